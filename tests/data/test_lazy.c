@@ -37,7 +37,7 @@ static void only_what_is_needed_is_computed(void **state)
     drop(&r, a);
     assert_true(item(&r, d, 9) == 3);
     assert_int_equal(data_get_stats(r.store).computed, 4);
-    /* a is gone: nobody waits for it any more. */
+    /* a is gone: nothing waits for it any more. */
     assert_int_equal(data_get_stats(r.store).live_values, 3);
     assert_int_equal(data_get_stats(r.store).live_bytes, 3 * 20);
     drop(&r, b);
@@ -186,7 +186,7 @@ static void many_small_writes(void **state)
 }
 
 /*
- * 256 KiB that somebody holds, where 64 may wait: they would be there anyway, so others may go on
+ * 256 KiB that a value holds, where 64 may wait: they would be there anyway, so others may go on
  * waiting for them. They no longer may when nobody else has them.
  */
 static void what_somebody_holds_does_not_count(void **state)

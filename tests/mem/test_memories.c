@@ -325,7 +325,7 @@ static void contents_are_written_filled_copied_and_read(void **state)
     later.offset = sram.offset + 2;
     mem_memories_read(memories, &later, back, 8);
     assert_string_equal(back, "abaababa");
-    /* From a memory that nobody used, zeros come. */
+    /* A memory that was never used reads as zeros. */
     expect_ok(mem_memories_copy(memories, &tcm, &unused, 4));
     mem_memories_read(memories, &tcm, back, 8);
     assert_memory_equal(back,

@@ -119,7 +119,7 @@ static void pes_are_spread_by_their_number_in_the_sip(void **state)
     mem_mmu_destroy(mmu);
 }
 
-/* A copy at cube 0, PE 0 of another SIP is nobody's own here. */
+/* A copy at cube 0, PE 0 of another SIP is no PE's own here. */
 static void copies_on_other_sips_are_no_ones_own(void **state)
 {
     (void)state;

@@ -9,7 +9,7 @@
  *     END     the last byte of a transfer has come over its last link
  *     GRANT   a link is free, or there is space behind it
  *     INJECT  a transfer is ready at its source
- *     SUBMIT  somebody asks for a transfer
+ *     SUBMIT  a transfer is submitted
  *
  * They happen in the order of (time, place, order of being planned); the places are, for each link,
  * first what happens at its end and then what it grants; then the sources. Submissions come before
@@ -37,7 +37,7 @@ typedef struct queue {
     uint32_t count;
 } queue;
 
-/* A packet of the leg that its order is in. */
+/* A packet of the message that its order is in. */
 typedef struct piece {
     uint32_t order;
     bool back;
@@ -69,7 +69,7 @@ typedef struct trip {
     int64_t issued, ends_at;
     bool returning;
     uint32_t pieces, delivered;
-    uint32_t vc[2][MAX_STEPS]; /* chosen channels, of both legs */
+    uint32_t vc[2][MAX_STEPS]; /* chosen channels, of both messages */
     bool chosen[2][MAX_STEPS];
 } trip;
 
@@ -161,7 +161,7 @@ static uint64_t capacity(const world *w, uint32_t link)
     return wished > in_packets ? wished : in_packets;
 }
 
-static const planned_leg *leg_of(const world *w, uint32_t order, bool back)
+static const planned_message *message_of(const world *w, uint32_t order, bool back)
 {
     const planned *p = &w->s->orders.items[order];
     return back ? &p->back : &p->out;
@@ -169,7 +169,7 @@ static const planned_leg *leg_of(const world *w, uint32_t order, bool back)
 
 static uint32_t link_of_hop(const world *w, const piece *p, uint32_t hop)
 {
-    return topo_step_link(leg_of(w, p->order, p->back)->steps[hop]);
+    return topo_step_link(message_of(w, p->order, p->back)->steps[hop]);
 }
 
 static uint32_t source_of(const world *w, uint32_t link, bool reply)
@@ -196,7 +196,7 @@ static void drop(queue *q, uint32_t index)
     q->count--;
 }
 
-/* One that nobody passes through and that is empty; or that nobody passes through; or any. */
+/* One that no transfer passes through and that is empty; or that none passes through; or any. */
 static uint32_t choose(world *w, uint32_t link, uint32_t base)
 {
     uint32_t turn = w->tracks[link].turn;
@@ -215,9 +215,9 @@ static uint32_t choose(world *w, uint32_t link, uint32_t base)
 /* Where the piece goes behind the link that it wants. */
 static uint32_t channel_for(world *w, const piece *p)
 {
-    const planned_leg *leg = leg_of(w, p->order, p->back);
-    uint32_t link = topo_step_link(leg->steps[p->hop]);
-    uint32_t class = scenario_class(leg->steps[p->hop], travels_as_reply(w, p));
+    const planned_message *message = message_of(w, p->order, p->back);
+    uint32_t link = topo_step_link(message->steps[p->hop]);
+    uint32_t class = scenario_class(message->steps[p->hop], travels_as_reply(w, p));
     uint32_t base = link * w->per_link + class * w->vcs;
     trip *t = &w->trips[p->order];
     if (!t->chosen[p->back][p->hop]) {
@@ -230,7 +230,7 @@ static uint32_t channel_for(world *w, const piece *p)
 
 static bool is_last_hop(const world *w, const piece *p)
 {
-    return p->hop + 1 == leg_of(w, p->order, p->back)->count;
+    return p->hop + 1 == message_of(w, p->order, p->back)->count;
 }
 
 static bool is_last_piece(const world *w, const piece *p)
@@ -273,8 +273,8 @@ static void book(world *w, uint32_t link, const piece *p, uint32_t to, int64_t l
 
 static uint32_t reader_of(const world *w, const piece *p)
 {
-    const planned_leg *leg = leg_of(w, p->order, p->back);
-    return link_at(w, topo_step_link(leg->steps[leg->count - 1]))->to;
+    const planned_message *message = message_of(w, p->order, p->back);
+    return link_at(w, topo_step_link(message->steps[message->count - 1]))->to;
 }
 
 /* A memory answers in turns: what is left of what one reader wants goes behind all others. */
@@ -410,14 +410,15 @@ static void on_credit(world *w, uint32_t c, uint32_t bytes)
 
 /* ---- Transfers --------------------------------------------------------------------------- */
 
-/* All packets of the leg are put into the source. */
+/* All packets of the message are put into the source. */
 static void enter_source(world *w, uint32_t order, bool back, uint32_t source, int64_t ready)
 {
-    const planned_leg *leg = leg_of(w, order, back);
+    const planned_message *message = message_of(w, order, back);
     trip *t = &w->trips[order];
     basin *b = &w->basins[source];
-    for (uint64_t offset = 0; offset < leg->bytes; offset += w->s->options.fabric.packet_bytes) {
-        uint64_t left = leg->bytes - offset;
+    for (uint64_t offset = 0; offset < message->bytes;
+         offset += w->s->options.fabric.packet_bytes) {
+        uint64_t left = message->bytes - offset;
         uint32_t packet = w->s->options.fabric.packet_bytes;
         assert_true(w->piece_count < MAX_PACKETS && b->count < MAX_PACKETS / 8);
         w->pieces[w->piece_count] = (piece){.order = order,
@@ -438,10 +439,10 @@ static bool is_memory_source(const world *w, uint32_t source)
 }
 
 /* It has its place at the source from now on; at a memory it has one when it is ready there. */
-static void begin_leg(world *w, uint32_t order, bool back)
+static void begin_message(world *w, uint32_t order, bool back)
 {
-    const planned_leg *leg = leg_of(w, order, back);
-    uint32_t link = topo_step_link(leg->steps[0]);
+    const planned_message *message = message_of(w, order, back);
+    uint32_t link = topo_step_link(message->steps[0]);
     uint32_t source = source_of(w, link, back || w->s->orders.items[order].reply);
     const topo_node *node = &w->s->graph.nodes.items[link_at(w, link)->from];
     bool charged = back || !w->s->orders.items[order].forwarded;
@@ -480,7 +481,7 @@ static void on_end(world *w, uint32_t order)
     const planned *p = &w->s->orders.items[order];
     trip *t = &w->trips[order];
     if (p->back.bytes > 0 && !t->returning) {
-        begin_leg(w, order, true);
+        begin_message(w, order, true);
         return;
     }
     w->o->completions[order] = (net_completion){.issued = t->issued, .ended = w->now};
@@ -512,7 +513,7 @@ static void happen(world *w, const event *e)
         break;
     case SUBMIT:
         w->trips[e->subject].issued = w->now;
-        begin_leg(w, e->subject, false);
+        begin_message(w, e->subject, false);
         break;
     }
 }
@@ -522,11 +523,11 @@ static void account(const world *w, uint32_t order)
 {
     net_completion *r = &w->o->completions[order];
     for (int back = 0; back < 2; back++) {
-        const planned_leg *leg = leg_of(w, order, back);
+        const planned_message *message = message_of(w, order, back);
         int64_t drain = 0;
-        for (uint32_t i = 0; i < leg->count; i++) {
-            uint32_t link = topo_step_link(leg->steps[i]);
-            int64_t all = time_of(rate_of(w, link), leg->bytes);
+        for (uint32_t i = 0; i < message->count; i++) {
+            uint32_t link = topo_step_link(message->steps[i]);
+            int64_t all = time_of(rate_of(w, link), message->bytes);
             drain = all > drain ? all : drain;
             r->wire += link_at(w, link)->wire_fs;
             r->overhead += latency_behind(w, link) - link_at(w, link)->wire_fs;

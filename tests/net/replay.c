@@ -1,6 +1,6 @@
 /*
- * replay.c: see replay.h. A hop is a packet on a link of its way; all but the last of a leg lead to
- * a channel.
+ * replay.c: see replay.h. A hop is a packet on a link of its route; all but the last of a message
+ * lead to a channel.
  *
  * - times: a head moves on when it has come, a tail when the link is done and it has come
  * - links: one packet at a time; bytes, hops and waiting are what the figures say
@@ -67,7 +67,7 @@ static uint64_t capacity(const replay *r, uint32_t link)
     return wished > least ? wished : least;
 }
 
-static const planned_leg *leg_of(const replay *r, const net_booking *b)
+static const planned_message *message_of(const replay *r, const net_booking *b)
 {
     const planned *p = &r->s->orders.items[b->arg];
     return b->is_response ? &p->back : &p->out;
@@ -100,16 +100,16 @@ static void find_ways(replay *r)
     for (uint32_t i = 0; i < r->o->count; i++) {
         hop *h = &r->hops[i];
         h->b = &r->o->bookings[i];
-        const planned_leg *leg = leg_of(r, h->b);
+        const planned_message *message = message_of(r, h->b);
         uint32_t step = 0;
-        while (step < leg->count && topo_step_link(leg->steps[step]) != h->b->link)
+        while (step < message->count && topo_step_link(message->steps[step]) != h->b->link)
             step++;
-        CHECK(r, step < leg->count, "link %u", h->b->link);
+        CHECK(r, step < message->count, "link %u", h->b->link);
         CHECK(r, find(r, h->b, h->b->link) == h, "a packet was booked twice on link %u",
               h->b->link);
         uint64_t offset = (uint64_t)h->b->packet * r->s->options.fabric.packet_bytes;
-        uint64_t left = leg->bytes - offset;
-        CHECK(r, offset < leg->bytes, "packet %u", h->b->packet);
+        uint64_t left = message->bytes - offset;
+        CHECK(r, offset < message->bytes, "packet %u", h->b->packet);
         CHECK(r,
               h->b->bytes == (left < r->s->options.fabric.packet_bytes
                                   ? left
@@ -117,12 +117,12 @@ static void find_ways(replay *r)
               "packet %u", h->b->packet);
         h->order = (uint32_t)h->b->arg;
         h->step = step;
-        h->last = step + 1 == leg->count;
+        h->last = step + 1 == message->count;
         h->reply = h->b->is_response || r->s->orders.items[h->order].reply;
         if (step > 0)
-            h->before = find(r, h->b, topo_step_link(leg->steps[step - 1]));
+            h->before = find(r, h->b, topo_step_link(message->steps[step - 1]));
         if (!h->last)
-            h->after = find(r, h->b, topo_step_link(leg->steps[step + 1]));
+            h->after = find(r, h->b, topo_step_link(message->steps[step + 1]));
         CHECK(r, (step == 0 || h->before) && (h->last || h->after), "a packet went astray");
     }
 }
@@ -153,7 +153,7 @@ static void find_who_was_ahead(replay *r)
 
 /* ---- Checks ------------------------------------------------------------------------------ */
 
-static kb_time end_of_leg(const replay *r, uint32_t order, bool back)
+static kb_time end_of_message(const replay *r, uint32_t order, bool back)
 {
     kb_time end = -1;
     for (uint32_t i = 0; i < r->o->count; i++) {
@@ -165,10 +165,11 @@ static kb_time end_of_leg(const replay *r, uint32_t order, bool back)
     return end;
 }
 
-/* When the leg was put at its source: the source's overhead comes after that. */
-static kb_time start_of_leg(const replay *r, const hop *h)
+/* When the message was put at its source: the source's overhead comes after that. */
+static kb_time start_of_message(const replay *r, const hop *h)
 {
-    return h->b->is_response ? end_of_leg(r, h->order, false) : r->o->completions[h->order].issued;
+    return h->b->is_response ? end_of_message(r, h->order, false)
+                             : r->o->completions[h->order].issued;
 }
 
 static void check_times(const replay *r)
@@ -181,7 +182,7 @@ static void check_times(const replay *r)
             head = h->before->b->start + latency(r, h->before->b->link);
             tail = h->before->b->tail_leaves + latency(r, h->before->b->link);
         } else {
-            head = start_of_leg(r, h);
+            head = start_of_message(r, h);
             if (b->is_response || !r->s->orders.items[h->order].forwarded)
                 head += topo_source_overhead(&r->s->graph, r->s->graph.links.items[b->link].from);
             tail = head;
@@ -197,7 +198,7 @@ static void check_times(const replay *r)
     for (uint32_t i = 0; i < r->o->orders; i++) {
         const net_completion *p = &r->o->completions[i];
         bool back = r->s->orders.items[i].back.bytes > 0;
-        CHECK(r, p->ended == end_of_leg(r, i, back), "order %u", i);
+        CHECK(r, p->ended == end_of_message(r, i, back), "order %u", i);
         CHECK(r, p->queueing >= 0, "order %u", i);
         CHECK(r, p->overhead + p->wire + p->drain + p->queueing == p->ended - p->issued, "order %u",
               i);
@@ -251,13 +252,13 @@ static void check_channels(const replay *r)
             bool same = a && a->order == h->order && a->b->is_response == h->b->is_response;
             CHECK(r, h->b->packet == (same ? a->b->packet + 1 : 0), "source of link %u",
                   h->b->link);
-            CHECK(r, !a || start_of_leg(r, a) <= start_of_leg(r, h), "source of link %u",
+            CHECK(r, !a || start_of_message(r, a) <= start_of_message(r, h), "source of link %u",
                   h->b->link);
         }
         if (h->last)
             continue;
         uint32_t first = h->b->link * r->per_link;
-        uint32_t class = scenario_class(leg_of(r, h->b)->steps[h->step], h->reply);
+        uint32_t class = scenario_class(message_of(r, h->b)->steps[h->step], h->reply);
         CHECK(r, h->b->channel >= first && h->b->channel < first + r->per_link, "channel %u",
               h->b->channel);
         CHECK(r, (h->b->channel - first) / r->s->options.fabric.vcs == class,

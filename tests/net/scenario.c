@@ -48,13 +48,13 @@ uint32_t scenario_service(const scenario *s, uint32_t memory)
     return s->graph.nodes.items[memory].service;
 }
 
-static planned_leg plan_leg(uint64_t bytes, uint32_t count, const uint32_t *links)
+static planned_message plan_message(uint64_t bytes, uint32_t count, const uint32_t *links)
 {
-    planned_leg leg = {.count = count, .bytes = bytes};
+    planned_message message = {.count = count, .bytes = bytes};
     assert_true(count <= MAX_STEPS);
     for (uint32_t i = 0; i < count; i++)
-        leg.steps[i] = topo_step(links[i], TOPO_BEFORE);
-    return leg;
+        message.steps[i] = topo_step(links[i], TOPO_BEFORE);
+    return message;
 }
 
 static planned *add_order(scenario *s, const planned *order)
@@ -69,7 +69,7 @@ planned *scenario_write(scenario *s, kb_time at, uint64_t bytes, uint32_t count,
     planned order = {.at = at,
                      .after = AT_ONCE,
                      .from = s->graph.links.items[links[0]].from,
-                     .out = plan_leg(bytes, count, links)};
+                     .out = plan_message(bytes, count, links)};
     return add_order(s, &order);
 }
 
@@ -77,7 +77,7 @@ planned *scenario_read(scenario *s, kb_time at, uint64_t bytes, uint32_t count,
                        const uint32_t *links, uint32_t back_count, const uint32_t *back_links)
 {
     planned *order = scenario_write(s, at, NET_REQUEST_BYTES, count, links);
-    order->back = plan_leg(bytes, back_count, back_links);
+    order->back = plan_message(bytes, back_count, back_links);
     return order;
 }
 
@@ -470,16 +470,16 @@ static bool may_go(const topo_graph *g, uint32_t link, uint32_t node, bool up, u
 
 /* Adds a way from `from` to `to`, or to where it likes to end; false if there is none. */
 static bool draw_way(kb_rng *rng, const scenario *s, uint32_t from, bool up, uint32_t to,
-                     planned_leg *leg)
+                     planned_message *message)
 {
     const topo_graph *g = &s->graph;
     uint32_t phase = TOPO_BEFORE, node = from;
     uint32_t phases = scenario_classes(s) == 5 ? 3 : 2, most = 1 + (uint32_t)below(rng, 8);
     if (is_memory(g, from))
-        leg->steps[leg->count++] = topo_step(g->nodes.items[from].service, TOPO_BEFORE);
+        message->steps[message->count++] = topo_step(g->nodes.items[from].service, TOPO_BEFORE);
     while (node != to) {
         bool may_end = to == TOPO_NONE && node != from && !is_port(g, node);
-        if (may_end && (leg->count >= most || is_memory(g, node)))
+        if (may_end && (message->count >= most || is_memory(g, node)))
             return true;
         uint32_t found[64], n = 0;
         for (uint32_t at = 0; at < g->links.count && n < 64; at++)
@@ -490,7 +490,7 @@ static bool draw_way(kb_rng *rng, const scenario *s, uint32_t from, bool up, uin
         uint32_t at = found[below(rng, n)];
         if (phase + 1 < phases && below(rng, 3) == 0)
             phase++;
-        leg->steps[leg->count++] = topo_step(at, (topo_phase)phase);
+        message->steps[message->count++] = topo_step(at, (topo_phase)phase);
         node = g->links.items[at].to;
     }
     return true;
@@ -509,9 +509,9 @@ static void draw_again(kb_rng *rng, const scenario *s, const chance *how, planne
     *order = s->orders.items[below(rng, s->orders.count)];
     if (below(rng, 2))
         order->at = draw_time(rng, how);
-    planned_leg *leg = order->back.bytes > 0 ? &order->back : &order->out;
+    planned_message *message = order->back.bytes > 0 ? &order->back : &order->out;
     if (below(rng, 2))
-        leg->bytes = draw_bytes(rng, how, s->options.fabric.packet_bytes);
+        message->bytes = draw_bytes(rng, how, s->options.fabric.packet_bytes);
     order->forwarded = below(rng, 4) == 0;
 }
 
@@ -530,7 +530,7 @@ static bool draw_order(kb_rng *rng, const scenario *s, const chance *how, planne
         order->at = below(rng, 2) ? 0 : order->at;
     }
     bool up = below(rng, 3) != 0;
-    planned_leg *out = &order->out, *back = &order->back;
+    planned_message *out = &order->out, *back = &order->back;
     if (is_port(g, order->from) || !draw_way(rng, s, order->from, up, TOPO_NONE, out))
         return false;
     out->bytes = draw_bytes(rng, how, packet);
@@ -561,7 +561,7 @@ static void draw_nodes(kb_rng *rng, const chance *how, uint32_t nodes, topo_grap
     }
 }
 
-/* A line up and a line down, so that there are ways, and links across, but not at ports. */
+/* A line up and a line down, so that there are routes, and links across, but not at ports. */
 static void draw_links(kb_rng *rng, const chance *how, uint32_t nodes, topo_graph *g)
 {
     uint64_t common = draw_rate(rng, how);
@@ -616,11 +616,12 @@ void scenario_random(scenario *s, kb_rng *rng, const chance *how)
     }
 }
 
-static void print_leg(const char *name, const planned_leg *leg)
+static void print_planned_message(const char *name, const planned_message *message)
 {
-    print_error(" %s %ju bytes over", name, (uintmax_t)leg->bytes);
-    for (uint32_t i = 0; i < leg->count; i++)
-        print_error(" %u.%d", topo_step_link(leg->steps[i]), (int)topo_step_phase(leg->steps[i]));
+    print_error(" %s %ju bytes over", name, (uintmax_t)message->bytes);
+    for (uint32_t i = 0; i < message->count; i++)
+        print_error(" %u.%d", topo_step_link(message->steps[i]),
+                    (int)topo_step_phase(message->steps[i]));
 }
 
 void scenario_print(const scenario *s)
@@ -640,9 +641,9 @@ void scenario_print(const scenario *s)
         const planned *p = &s->orders.items[i];
         print_error("order %u: at %" PRId64 " after %d%s%s:", i, p->at, (int)p->after,
                     p->reply ? " (a reply)" : "", p->forwarded ? " (forwarded)" : "");
-        print_leg("out", &p->out);
+        print_planned_message("out", &p->out);
         if (p->back.bytes > 0)
-            print_leg("; back", &p->back);
+            print_planned_message("; back", &p->back);
         print_error("\n");
     }
 }

@@ -29,17 +29,17 @@
 
 enum { MAX_STEPS = 12, MAX_LOOKS = 4, AT_ONCE = UINT32_MAX };
 
-typedef struct planned_leg {
+typedef struct planned_message {
     uint32_t steps[MAX_STEPS];
     uint32_t count;
     uint64_t bytes;
-} planned_leg;
+} planned_message;
 
 typedef struct planned {
     kb_time at;     /* submitted so long after `after` was done */
     uint32_t after; /* an earlier order, or AT_ONCE: after the start */
     uint32_t from;
-    planned_leg out, back;
+    planned_message out, back;
     bool reply, forwarded;
 } planned;
 
@@ -122,8 +122,8 @@ typedef struct chance {
     bool ties;    /* all times are multiples of a few: much happens at one instant */
     bool chained; /* some orders wait for others */
     bool serial;  /* serial_ports */
-    bool large;   /* many links, most of which nobody takes */
-    bool streams; /* many packets, long latencies, and ways that are taken again and again */
+    bool large;   /* many links, most of them unused */
+    bool streams; /* many packets, long latencies, and routes that are used again and again */
     uint32_t most_orders;
 } chance;
 
@@ -133,7 +133,7 @@ uint64_t scenario_cases(uint64_t count);
 
 /*
  * A graph without cycles of channels: links go up or down in the order of nodes, a way goes only up
- * or only down, requests up and answers down. Some nodes are memories, where ways begin with the
+ * or only down, requests up and answers down. Some nodes are memories, where routes begin with the
  * service or end, and some are ports between dies, which have two neighbours and where no way ends.
  */
 void scenario_random(scenario *s, kb_rng *rng, const chance *how);

@@ -15,7 +15,7 @@ static const net_options plain = {
  * a, b, d > m > x, y. Packets are 1000 bytes here. B, from b to x, starts on mx at 0: busy until
  * 10 ns. A, 100 bytes, a to x, is at m at 1 ns and waits for mx until 10. C, 100 bytes, a to y,
  * comes behind it at 2 ns. In the same channel it waits until A has started, at 10; in another one
- * it starts at 2. D, from d to y at 1 ns, is held up by nobody: it is done at 2.
+ * it starts at 2. D, from d to y at 1 ns, is held up by nothing: it is done at 2.
  */
 typedef enum c_is { C_THE_SAME, C_A_REPLY, C_IN_ANOTHER_PHASE } c_is;
 

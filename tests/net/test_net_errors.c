@@ -246,7 +246,7 @@ static void bad_orders_are_refused(void **state)
         expect_error(net_submit(n, &order), cases[i].code, cases[i].message);
         assert_int_equal(net_get_stats(n).live, 0);
     }
-    /* Nothing of it is left. The most packets are no mistake; but nobody waits for them here. */
+    /* Nothing of it is left. The most packets are no mistake; but nothing waits for them here. */
     assert_int_equal(kb_sim_get_stats(sim).pending, 0);
     net_order order = {.from = A, .request = {good, 2, most}};
     expect_ok(net_submit(n, &order));
@@ -484,7 +484,8 @@ static bool went_well(kb_error *err)
     return false;
 }
 
-/* Long ways, reads and writes, and more packets under way at once than a chunk of a pool holds. */
+/* Long routes, reads and writes, and more packets under way at once than a chunk of a pool holds.
+ */
 static bool submit_all(net *n)
 {
     uint32_t around[60];

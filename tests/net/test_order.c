@@ -4,13 +4,13 @@
 
 #include "net/net.h"
 
-static void expect_way(const topo_machine *m, const net_message *leg, uint32_t from, uint32_t to,
-                       bool data)
+static void expect_way(const topo_machine *m, const net_message *message, uint32_t from,
+                       uint32_t to, bool data)
 {
     uint32_t steps[128];
     assert_in_range(topo_machine_shape(m)->max_steps, 1, 128);
-    assert_int_equal(leg->count, topo_route(m, from, to, data, steps));
-    assert_memory_equal(leg->steps, steps, leg->count * sizeof *steps);
+    assert_int_equal(message->count, topo_route(m, from, to, data, steps));
+    assert_memory_equal(message->steps, steps, message->count * sizeof *steps);
 }
 
 /* A write carries its bytes to the memory; a read a request there, and the bytes back. */
@@ -115,7 +115,7 @@ static void expect_lone(kb_sim *sim, net *fabric, net_route_buffer *routes, uint
 
 /*
  * 32 PEs and their slices, in four cubes. Each of the 64 sends to each, and each PE reads from
- * each: 4032 and 2016 times. Not all of the 8064 ways are remembered, which would take 1.5 MiB.
+ * each: 4032 and 2016 times. Not all of the 8064 routes are cached, which would take 1.5 MiB.
  */
 static void everybody_may_talk_to_everybody(void **state)
 {

@@ -67,15 +67,15 @@ static scenario only(const scenario *s, planned *order)
  * Rounding to femtoseconds can make a faster link the slower one for a packet, if a packet takes
  * less than 2 fs longer on the one than on the other.
  */
-static bool is_exact(const scenario *s, const planned_leg *leg)
+static bool is_exact(const scenario *s, const planned_message *message)
 {
     uint64_t packet = s->options.fabric.packet_bytes;
-    if (leg->bytes <= packet)
+    if (message->bytes <= packet)
         return true;
-    for (uint32_t i = 0; i < leg->count; i++)
-        for (uint32_t j = i + 1; j < leg->count; j++) {
-            uint64_t a = topo_link_rate(&s->graph, topo_step_link(leg->steps[i]));
-            uint64_t b = topo_link_rate(&s->graph, topo_step_link(leg->steps[j]));
+    for (uint32_t i = 0; i < message->count; i++)
+        for (uint32_t j = i + 1; j < message->count; j++) {
+            uint64_t a = topo_link_rate(&s->graph, topo_step_link(message->steps[i]));
+            uint64_t b = topo_link_rate(&s->graph, topo_step_link(message->steps[j]));
             kb_time ta = topo_rate_time(a, packet), tb = topo_rate_time(b, packet);
             if (a != b && ta - tb < 3 && tb - ta < 3)
                 return false;
@@ -150,11 +150,11 @@ static void more_of_each(scenario *s, kb_rng *rng, const char *what)
     kb_time slack = exact ? 0 : order.out.count + order.back.count;
     kb_time before = time_of(&one);
 
-    planned_leg *leg = order.back.bytes > 0 ? &order.back : &order.out;
+    planned_message *message = order.back.bytes > 0 ? &order.back : &order.out;
     uint64_t more = kb_rng_below(rng, 500);
-    leg->bytes += more;
+    message->bytes += more;
     assert_true(time_of(&one) + slack >= before);
-    leg->bytes -= more;
+    message->bytes -= more;
 
     if (order.back.bytes == 0 && order.out.count > 1) {
         order.out.count--;

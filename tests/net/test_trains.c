@@ -1,10 +1,10 @@
 /*
- * test_trains.c: transfers that are alone move as a whole, and nobody can tell: every completion,
- * the order of ends, and every figure at any time are those of packets that move one by one; and
- * when somebody begins to watch, so are all bookings from there on.
+ * test_trains.c: uncontended transfers are fast-forwarded as trains, which nothing shows: every
+ * completion, the order of ends, and every figure at any time are those of packets that move one by
+ * one; and when a watcher is set, so are all bookings from there on.
  *
- * Trains are met at every kind of moment: other transfers come, and somebody looks, when a packet
- * starts, when its head or its tail comes or goes, and a femtosecond before and after.
+ * Trains are met at every kind of moment: other transfers come, and statistics are read, when a
+ * packet starts, when its head or its tail comes or goes, and a femtosecond before and after.
  *
  * Checks N8 and N9.
  */

@@ -156,7 +156,7 @@ static void what_is_only_shown_does_not_count(void **state)
 
 /*
  * A unit that does several at a time is busy while there is one: [0, 10), [5, 12), then nothing,
- * then [20, 25): 17. A unit of which nobody says when it begins gets the sum: 10 + 7 + 5 = 22.
+ * then [20, 25): 17. A unit of which no begin is told gets the sum: 10 + 7 + 5 = 22.
  */
 static void busy_is_the_time_with_something_under_way(void **state)
 {

@@ -362,7 +362,7 @@ static void fills_read_nothing_from_the_tcm(void **state)
 }
 
 /* With a TCM of 128 GB/s 1 MiB takes 8192 ns of it, more than the 5210 of the fabric. That limits
- * the copy, and nobody is in its way: it is drain. */
+ * the copy, and nothing delays it: it is drain. */
 static void a_slow_tcm_limits_copies(void **state)
 {
     (void)state;

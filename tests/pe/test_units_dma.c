@@ -262,7 +262,7 @@ static void commands_with_the_same_bytes_keep_their_order(void **state)
     expect_second(writes, writes, 4096, 0);
 }
 
-/* Of another memory at the same offset, and of other PEs, nobody waits for anything. */
+/* Of another memory at the same offset, and of other PEs, no command waits. */
 static void only_the_same_memory_and_the_same_pe_count(void **state)
 {
     (void)state;

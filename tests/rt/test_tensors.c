@@ -449,7 +449,7 @@ static void addresses_of_a_freed_tensor_fault(void **state)
     }
 }
 
-/* Whoever runs over the end of a tensor does not hit the next one, whatever the size. */
+/* An access beyond the end of a tensor does not hit the next one, whatever the size. */
 static void there_is_a_gap_behind_a_tensor(void **state)
 {
     (void)state;

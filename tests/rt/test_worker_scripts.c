@@ -3,8 +3,8 @@
  * that says who is to blame.
  *
  * The model is the same program in a context of its own, in which a worker that fails notes when
- * and then stands still for ever: it disturbs nobody and stops nobody. So until the first instant T
- * at which somebody fails, all happens as in the real run, and those that fail at T are to blame.
+ * and then stands still for ever: it disturbs no worker and stops none. So until the first instant
+ * T at which a worker fails, all happens as in the real run, and those that fail at T are to blame.
  * Each worker's operations up to there must be the same at the same times; the real run has a
  * context in which hundreds of others ran and failed before.
  */

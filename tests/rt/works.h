@@ -93,7 +93,7 @@ KB_KERNEL(pass_on, tl_ptr mine, float number)
     tl_store(mine, tl_recv("W", tl_shape(1), TL_F32));
 }
 
-/* Receives before it sends: nobody ever gets anything. */
+/* Receives before it sends: no message is ever sent. */
 KB_KERNEL(receive_first, tl_ptr mine, float number)
 {
     tl_store(mine, tl_recv("W", tl_shape(1), TL_F32));

@@ -21,7 +21,7 @@ struct world {
     kb_sim *sim;
     actor actors[ACTORS + 1];
     int born;
-    bool abandoned; /* nobody is spawned any more */
+    bool abandoned; /* no coroutine is spawned any more */
     bool stopped;
     kb_sem sems[SEMS];
     kb_channel channels[CHANNELS];

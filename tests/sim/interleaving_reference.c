@@ -31,7 +31,7 @@ typedef struct ref {
     trace *trace;
     kb_time now;
     bool stopped;
-    int failed_by; /* NONE: nobody */
+    int failed_by; /* NONE: it did not fail */
     ref_actor actors[ACTORS + 1];
     int born;
     bool abandoned;
@@ -85,7 +85,7 @@ static bool ref_unqueue(ref *r, int slot)
     return true;
 }
 
-/* Lets the first that waits go on; NULL if nobody does. */
+/* Lets the first that waits go on; NULL if none waits. */
 static ref_actor *ref_wake(ref *r, int queue)
 {
     if (r->waiting[queue] == 0)
@@ -427,7 +427,7 @@ static int ref_first(const ref *r)
     return first;
 }
 
-/* The report of a deadlock, or false if nobody but daemons waits. */
+/* The report of a deadlock, or false if only daemons wait. */
 static bool ref_deadlock(ref *r)
 {
     char message[128], detail[512] = "";

@@ -308,7 +308,7 @@ static void sleeps_long(kb_co *co, void *arg)
     kb_co_sleep(co, KB_S);
 }
 
-/* However a coroutine ends, whoever gave it something learns of it. */
+/* However a coroutine ends, the owner of what it was given is told. */
 static void on_end_is_called_in_every_case(void **state)
 {
     (void)state;

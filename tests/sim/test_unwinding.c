@@ -466,7 +466,7 @@ static void units_granted_but_not_taken_go_back(void **state)
     assert_int_equal(desk.available, 5);
     first = spawn("first", 1, acquires_five, &desk);
     assert_true(kb_sem_try_acquire(&desk, 5));
-    call_at(3, gives_and_kills, first); /* and with nobody behind it */
+    call_at(3, gives_and_kills, first); /* and with none behind it */
     expect_ok(kb_sim_run(sim, 3));
     expect_story("");
     assert_int_equal(desk.available, 5);
@@ -643,7 +643,7 @@ static void dies_spawning(kb_co *co, void *arg)
     kb_co_sleep(co, 10);
 }
 
-/* Whoever spawns a successor when he ends must not keep the simulator alive for ever. */
+/* A coroutine that spawns a successor when it ends must not keep the simulator alive. */
 static void nobody_is_born_while_all_are_unwound(void **state)
 {
     (void)state;

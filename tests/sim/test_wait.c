@@ -48,7 +48,7 @@ static int finish(void **state)
     return problems;
 }
 
-/* Runs until nothing is left to happen, with somebody waiting. */
+/* Runs until no event is left, while a coroutine waits. */
 static void run_dry(void)
 {
     kb_error *err = kb_sim_run(sim, KB_FOREVER);
@@ -157,7 +157,7 @@ static void all_are_woken_at_once(void **state)
     (void)state;
     agent h;
     agent_init(&h, "h", 100);
-    kb_wake_all(sim, &list); /* nobody there */
+    kb_wake_all(sim, &list); /* the list is empty */
     spawn("c1", 1, comes_and_waits, (void *)2);
     kb_wait_then(&list, &h.waiter);
     spawn("c2", 2, comes_and_waits, (void *)1);
@@ -175,7 +175,7 @@ static void waits_again(kb_co *co, void *arg)
     tell(kb_co_name(co), "woke twice");
 }
 
-/* Whoever waits again while all are woken is not woken again by that. */
+/* A coroutine that waits again while all are woken is not woken again by that. */
 static void waking_all_does_not_wake_those_who_come_back(void **state)
 {
     (void)state;
@@ -669,7 +669,7 @@ static void a_cancelled_request_takes_no_units(void **state)
     expect_ok(kb_channel_init(&channel, "channel", 1));
     assert_false(kb_channel_get_then(sim, &channel, &h.waiter));
     assert_true(kb_waiter_cancel(sim, &h.waiter));
-    assert_true(kb_channel_try_put(sim, &channel, 51)); /* stays: nobody waits for it */
+    assert_true(kb_channel_try_put(sim, &channel, 51)); /* stays: nothing waits for it */
     assert_int_equal(channel.count, 1);
     assert_false(kb_channel_put_then(sim, &channel, 52, &h.waiter));
     assert_true(kb_waiter_cancel(sim, &h.waiter));

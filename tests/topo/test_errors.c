@@ -8,7 +8,7 @@ typedef struct wrong {
 } wrong;
 
 static const wrong cases[] = {
-    /* Keys that nobody knows. */
+    /* Unknown keys. */
     {"cube: { nok: { w: 4 } }", NULL,
      "f.yaml:1:9: unknown key 'cube.nok'; did you mean 'cube.noc'?"},
     {"sytem: {}", NULL,

@@ -1,6 +1,6 @@
 /*
- * test_routes.c: the ways of the default machine worked out by hand, one for each kind of path, and
- * properties of ways on random machines.
+ * test_routes.c: routes of the default machine worked out by hand, one for each kind of pair, and
+ * properties of routes on random machines.
  *
  * Checks T3.
  */
@@ -9,7 +9,7 @@
 
 /* ---- By hand ----------------------------------------------------------------------------- */
 
-/* "a>b>c": the nodes of a way, with its phases as letters before the names of links' ends. */
+/* "a>b>c": the nodes of a route, with its phases as letters before the names of links' ends. */
 static char *route_text(const topo_machine *machine, uint32_t from, uint32_t to, bool data)
 {
     uint32_t *steps = kb_alloc_array(topo_machine_shape(machine)->max_steps, sizeof *steps);
@@ -239,7 +239,7 @@ static void direct_links_in_a_ring(void **state)
                  "B sip0.io.pcie_ep");
     topo_machine_destroy(m);
     m = linked_machine("count: 6, topology: ring_1d");
-    /* Both ways are equally long: even places go east, odd ones west. */
+    /* Both directions are equally long: even positions go east, odd ones west. */
     expect_sips(m, 1, 4, "1w 0w* 5w*");
     expect_sips(m, 4, 1, "4e 5e* 0e*");
     topo_machine_destroy(m);
