@@ -11,11 +11,12 @@
 #include "op_log.h"
 #include "run_once.h"
 #include "run_record.h"
+#include "run_report.h"
 #include "run_trace.h"
 
 typedef struct run_args {
     cli_common common;
-    const char *bench, *device, *trace, *store;
+    const char *bench, *device, *trace, *report, *store;
     bool save_ops, verify, timing_only, verbose, profile, check_races;
     uint64_t stack_bytes;
     cli_list params;
@@ -45,6 +46,10 @@ static const cli_option options[] = {
         "writes a timeline of all units, for https://ui.perfetto.dev: in its own format if the name\n"
         "ends with .pftrace, else as JSON; - is stdout, which has no other text then"),
     CLI_OPTION(
+        "--report", "FILE", CLI_STRING, run_args, report,
+        "writes one HTML page that needs nothing else: what bound the run, the machine with\n"
+        "its links over time, the timeline of units, kernels, lines, waits"),
+    CLI_OPTION(
         "--profile", NULL, CLI_FLAG, run_args, profile,
         "prints the time of the PEs by source line and operation, with the causes of stalls"),
     CLI_OPTION("--save", "[DB]", CLI_OPTIONAL, run_args, store,
@@ -68,6 +73,7 @@ typedef struct run {
     const run_args *args;
     const run_options *options;
     run_trace *trace;
+    run_report *report;
     store *store; /* NULL: it is not saved */
     op_log *ops;  /* NULL: they are not saved */
     bool trace_on_stdout;
@@ -80,8 +86,16 @@ static void on_op(void *self, const kb_op *op)
 {
     const run *r = self;
     run_trace_op(r->trace, op);
+    run_report_op(r->report, op);
     if (r->ops)
         op_log_add(r->ops, op);
+}
+
+static void on_state(void *self, uint64_t pe, kb_cause cause, kb_time start, kb_time end)
+{
+    const run *r = self;
+    run_trace_state(r->trace, pe, cause, start, end);
+    run_report_state(r->report, pe, cause, start, end);
 }
 
 static void on_tcm(void *self, const kb_pe *pe, kb_time now, uint64_t bytes)
@@ -124,21 +138,31 @@ static void on_print(void *self, const char *line)
     r->printed = true;
 }
 
-static kb_error *open_trace(void *self, kb_context *ctx)
+static kb_error *open_observers(void *self, kb_context *ctx)
 {
     run *r = self;
-    return run_trace_open(r->args->trace, ctx, &r->trace);
+    KB_TRY(kb_oplog_watch_states(rt_get_stats(ctx).log, on_state, r));
+    if (r->args->report)
+        KB_TRY(run_report_open(ctx, &r->report));
+    return r->args->trace ? run_trace_open(r->args->trace, ctx, &r->trace) : NULL;
 }
 
 /* ---- The end of the run ------------------------------------------------------------------ */
 
-/* `trace`: its file, if it was written. */
-static kb_code print_summary(const run *r, const char *trace, const run_outcome *outcome)
+/* `trace` and `report`: their files, if they were written. */
+static kb_code print_summary(const run *r, const char *trace, const char *report,
+                             const run_outcome *outcome)
 {
     const run_args *args = r->args;
-    if (args->common.json)
-        return cli_json_print(run_document(outcome->view));
+    if (args->common.json) {
+        json_t *document = run_document(outcome->view);
+        if (document && !args->profile)
+            (void)json_object_del(document, "profile"); /* it was made for the report */
+        return cli_json_print(document);
+    }
     run_view view = *outcome->view;
+    view.shows_profile = args->profile;
+    view.report = report;
     view.verbose = args->verbose;
     view.quiet = args->common.quiet;
     view.trace = trace;
@@ -200,7 +224,27 @@ static kb_code save_and_report(run *r, const run_outcome *outcome)
     return err ? cli_report(err) : KB_OK;
 }
 
-/* Completes the trace, prints the summary and saves the run. */
+static kb_error *write_report(run *r, const run_outcome *outcome)
+{
+    run_report *report = r->report;
+    if (!report)
+        return NULL;
+    r->report = NULL;
+    kb_text command = KB_TEXT_INIT;
+    run_record_command(&(run_request){r->args->bench, r->options, &r->args->collectives}, &command);
+    kb_error *err = run_report_close(report, r->args->report, outcome, cli_text(&command));
+    kb_text_fini(&command);
+    return err;
+}
+
+/* Prints the error, if there is one; the code that came first counts. */
+static kb_code report_also(kb_code code, kb_error *err)
+{
+    kb_code of_error = err ? cli_report(err) : KB_OK;
+    return code == KB_OK ? of_error : code;
+}
+
+/* Completes the trace and the report, prints the summary and saves the run. */
 static kb_code on_done(void *self, const run_outcome *outcome)
 {
     run *r = self;
@@ -208,15 +252,19 @@ static kb_code on_done(void *self, const run_outcome *outcome)
     bool has_summary = !err || kb_error_code(err) == KB_ERR_CHECK || r->args->common.json;
     has_summary = has_summary && !r->trace_on_stdout;
     bool traced = keeps_trace(outcome);
-    kb_error *trace_error = NULL;
-    if (traced)
+    kb_error *trace_error = NULL, *report_error = NULL;
+    if (traced) {
         trace_error = run_trace_close(r->trace);
-    else
+        report_error = write_report(r, outcome);
+    } else {
         run_trace_discard(r->trace);
+        run_report_discard(r->report);
+    }
     r->trace = NULL;
     kb_code code = KB_OK;
     if (has_summary && outcome->view)
-        code = print_summary(r, traced && !trace_error ? r->args->trace : NULL, outcome);
+        code = print_summary(r, traced && !trace_error ? r->args->trace : NULL,
+                             traced && !report_error ? r->args->report : NULL, outcome);
     kb_code of_store = save_and_report(r, outcome);
     code = code == KB_OK ? of_store : code;
     if (err) {
@@ -224,17 +272,13 @@ static kb_code on_done(void *self, const run_outcome *outcome)
         kb_code of_run = cli_print_error(err);
         code = code == KB_OK ? of_run : code;
     }
-    if (trace_error) {
-        kb_code of_trace = cli_report(trace_error);
-        code = code == KB_OK ? of_trace : code;
-    }
-    return code;
+    return report_also(report_also(code, trace_error), report_error);
 }
 
 static kb_code make_run(const run_args *args, bool trace_on_stdout, const run_program *program)
 {
     run r = {.args = args, .trace_on_stdout = trace_on_stdout};
-    bool gets_ops = args->trace || args->save_ops;
+    bool observed = args->trace || args->report, gets_ops = observed || args->save_ops;
     kb_error *err = NULL;
     run_options o = {
         .topology = args->common.topology,
@@ -254,11 +298,13 @@ static kb_code make_run(const run_args *args, bool trace_on_stdout, const run_pr
         .op = gets_ops ? on_op : NULL,
         .reasons = gets_ops,
         .tcm = args->trace ? on_tcm : NULL,
-        .ready = args->trace ? open_trace : NULL,
+        .ready = observed ? open_observers : NULL,
         .done = on_done,
         .self = &r,
     };
-    r.options = &o;
+    const run_options given = o;
+    r.options = &given;
+    o.profile = args->profile || args->report; /* a report shows it too */
     if (args->store) /* before the run: a store that cannot be written is no surprise after it */
         err = store_open(args->store, STORE_WRITE, &r.store);
     if (!err && args->save_ops)
@@ -304,11 +350,23 @@ static kb_code check_trace(const run_args *args, bool *on_stdout)
     return KB_OK;
 }
 
+/* A report is a file: stdout has the summary. */
+static kb_code check_report(const run_args *args)
+{
+    bool on_stdout = false;
+    kb_error *err = args->report ? cli_is_stdout(args->report, &on_stdout) : NULL;
+    if (err)
+        return cli_report(err);
+    return on_stdout ? cli_fail(KB_ERR_INPUT, "--report %s: give a file", args->report) : KB_OK;
+}
+
 static kb_code run_run(const cli_call *call)
 {
     const run_args *args = call->args;
     bool trace_on_stdout;
     kb_code code = check_trace(args, &trace_on_stdout);
+    if (code == KB_OK)
+        code = check_report(args);
     if (code != KB_OK)
         return code;
     run_program program;
@@ -333,6 +391,7 @@ const cli_command cli_run_command = {
         "Example: kernbench run --bench gemm_single_pe --verify-data\n"
         "Example: kernbench run --bench gemm_single_pe --param m=256 --json --quiet\n"
         "Example: kernbench run --bench qkv_gemm_multi_pe --param width=768 --trace qkv.json\n"
+        "Example: kernbench run --bench gemm_single_pe --report gemm.html\n"
         "Example: kernbench run --bench gemm_single_pe --param m=64 --save && kernbench runs\n",
     CLI_OPTIONS(options),
     CLI_ARGS(run_args, .stack_bytes = RUN_DEFAULT_STACK),

@@ -202,7 +202,9 @@ typedef struct run_view {
     bool verify;
     bool verbose, quiet;     /* of text */
     double wall_s;           /* of the bench */
+    bool shows_profile;      /* there is one */
     const char *trace;       /* NULL if there is none */
+    const char *report;      /* the same */
     const kb_error *failure; /* how the run failed; NULL if it did not */
 } run_view;
 

@@ -234,6 +234,8 @@ static void print_end(const run_view *view)
     print_verdict(view);
     if (view->trace)
         printf("Trace: %s, for https://ui.perfetto.dev\n", view->trace);
+    if (view->report)
+        printf("Report: %s\n", view->report);
     if (!view->quiet)
         printf("%s events, %s hops in %.2f s: %.2f million hops/s\n", obs_count(s->events).text,
                obs_count(s->hops).text, view->wall_s, run_per_second(s->hops, view->wall_s) / 1e6);
@@ -283,7 +285,7 @@ kb_code run_print_text(const run_view *view)
         print_roofline(s);
         putchar('\n');
     }
-    if (code == KB_OK && s->profile && s->pes > 0) {
+    if (code == KB_OK && view->shows_profile && s->pes > 0) {
         code = run_print_profile(view);
         putchar('\n');
     }

@@ -144,12 +144,6 @@ static kb_error *count(run_trace *t)
     return obs_trace_count(t->trace, &counters);
 }
 
-static void on_state(void *self, uint64_t pe, kb_cause cause, kb_time start, kb_time end)
-{
-    const run_trace *t = self;
-    obs_trace_state(t->trace, pe, cause, start, end);
-}
-
 kb_error *run_trace_open(const char *path, kb_context *ctx, run_trace **trace)
 {
     *trace = NULL;
@@ -163,8 +157,6 @@ kb_error *run_trace_open(const char *path, kb_context *ctx, run_trace **trace)
         err = obs_trace_create(cli_output_file(t->output), path, &machine, &t->trace);
     if (!err)
         err = count(t);
-    if (!err)
-        err = kb_oplog_watch_states(rt_get_stats(ctx).log, on_state, t);
     if (err) {
         kb_error_free(obs_trace_close(t->trace));
         cli_output_discard(t->output);
@@ -179,6 +171,12 @@ void run_trace_op(run_trace *trace, const kb_op *op)
 {
     if (trace)
         obs_trace_op(trace->trace, op);
+}
+
+void run_trace_state(run_trace *trace, uint64_t pe, kb_cause cause, kb_time start, kb_time end)
+{
+    if (trace)
+        obs_trace_state(trace->trace, pe, cause, start, end);
 }
 
 void run_trace_tcm(run_trace *trace, const kb_pe *pe, kb_time now, uint64_t bytes)

@@ -7,11 +7,12 @@
 
 typedef struct run_trace run_trace;
 
-/* The trace of a context, whose callbacks must call run_trace_op() and run_trace_tcm(). */
+/* The trace of a context, whose callbacks must call the functions below. */
 KB_MUST_USE kb_error *run_trace_open(const char *path, kb_context *ctx, run_trace **trace);
 
 /* Nothing if `trace` is NULL. */
 void run_trace_op(run_trace *trace, const kb_op *op);
+void run_trace_state(run_trace *trace, uint64_t pe, kb_cause cause, kb_time start, kb_time end);
 void run_trace_tcm(run_trace *trace, const kb_pe *pe, kb_time now, uint64_t bytes);
 
 /* Completes the trace like obs_trace_close(); the context must still exist. */

@@ -7,4 +7,17 @@ extern const char new_python_bench_text[];
 extern const char new_collective_text[];
 extern const char new_collective_yaml[];
 
+/* The page of reports, its style and its scripts. */
+extern const char report_page_html[];
+extern const char report_style_css[];
+extern const char report_text_js[];
+extern const char report_svg_js[];
+extern const char report_table_js[];
+extern const char report_machine_js[];
+extern const char report_timeline_js[];
+extern const char report_time_js[];
+extern const char report_path_js[];
+extern const char report_plots_js[];
+extern const char report_page_js[];
+
 #endif

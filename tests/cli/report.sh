@@ -1,0 +1,90 @@
+#!/bin/sh
+# report.sh BUILD: reports as files, and in a browser if there is one.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+# shellcheck source=../check.sh
+. "$here/../check.sh"
+kernbench=$(CDPATH='' cd -- "$1" && pwd)/kernbench
+cd "$scratch"
+
+run() { "$kernbench" run "$@"; }
+
+# page NAME ARGUMENT...: makes NAME.html; its data are NAME.json.
+page() {
+    name=$1
+    shift
+    run "$@" --report "$name.html" >/dev/null || return 1
+    python3 "$here/check_report.py" "$name.html" 10000000 >"$name.json"
+}
+
+if ! command -v python3 >/dev/null; then
+    echo "report.sh: python3 is not there"
+    exit 1
+fi
+
+# ---- The file
+
+check "a product" page gemm --bench gemm_single_pe
+check "a collective of several sizes, odd machine" page collective --bench ccl_allreduce \
+    --param min_bytes=1KiB --param max_bytes=64KiB --timing-only --set system.sips.count=3 \
+    --set sip.cube_mesh.w=3 --set sip.cube_mesh.h=1 --set cube.pe_layout.pe_per_corner=1
+check "attention" page attention --bench gqa_decode --timing-only
+check "hostile names" page hostile --bench "$here/report_bench.c"
+check "a bench without kernels" page empty --bench "$here/../obs/odd_traces.c:nothing"
+
+# data FILE EXPRESSION: of the data d it is true.
+data() { python3 -c "import json, sys; d = json.load(open(sys.argv[1])); assert eval(sys.argv[2])" "$@"; }
+check "the command that makes it again" data gemm.json \
+    "d['command'] == 'kernbench run --bench gemm_single_pe'"
+check "the verdict" data gemm.json "'ompute bound' in d['document']['verdict']"
+check "at least 50 bins" data gemm.json "50 <= d['activity']['bins'] <= 256"
+check "each link has a share for each bin" data collective.json \
+    "all(len(l[7]) == d['activity']['bins'] for l in d['activity']['links'])"
+check "bytes of links add up" data collective.json \
+    "sum(l[5] for l in d['activity']['links']) == d['document']['link_bytes']"
+check "the critical path adds up" data collective.json \
+    "sum(g['fs'] for g in d['critical_path']['by_kernel']) == d['critical_path']['fs']"
+check "a tensor keeps its name" data hostile.json \
+    "any('</script><img src=x onerror=alert(1)>' in t for t in d['activity']['texts'])"
+check "nothing of the host that made it" data gemm.json \
+    "'wall_s' not in d['document'] and 'hops_per_s' not in d['document']"
+
+# Slices of a PE's states take the time of its kernels, also when neighbours are merged.
+check "times of states" data attention.json "(lambda a: all(
+    abs(sum(l[2][2::6]) - sum(k[2][2::6])) <= len(l[2])
+    for l in a['lanes'] for k in a['lanes'] if l[0] == k[0] >= 0 and l[1] == 0 and k[1] == 1))(
+    d['activity'])"
+
+same_twice() { page again --bench ccl_allreduce && cp again.html first.html &&
+    page again --bench ccl_allreduce && cmp first.html again.html; }
+check "the same page twice" same_twice
+
+# What is observed changes no figure.
+without_host() { python3 -c 'import json, sys
+d = json.load(sys.stdin)
+for key in "wall_s", "hops_per_s", "events", "execution":
+    d.pop(key, None)
+print(json.dumps(d))'; }
+unchanged() { run --bench ccl_allreduce --json 2>/dev/null | without_host >without &&
+    run --bench ccl_allreduce --json --report r.html 2>/dev/null | without_host >with &&
+    cmp without with; }
+check "nothing changes by the report" unchanged
+
+# ---- Mistakes
+
+check "a folder that does not exist" outcome 2 '*' '*none/r.html*' "$kernbench" run \
+    --bench gemm_single_pe --report none/r.html
+check "stdout" outcome 2 '' '*--report*file*' "$kernbench" run --bench gemm_single_pe --report -
+check "a fault has a report" outcome 3 '*' '*' "$kernbench" run \
+    --bench "$here/../obs/odd_traces.c:fault" --report fault.html
+check "and it is whole" python3 "$here/check_report.py" fault.html 10000000
+
+# ---- In a browser
+
+status=0
+/usr/bin/python3 "$here/drive_report.py" "$scratch/gemm.html" "$scratch/collective.html" \
+    "$scratch/attention.html" "$scratch/hostile.html" "$scratch/empty.html" || status=$?
+if [ "$status" -ne 77 ]; then
+    check "pages in a browser" test "$status" -eq 0
+fi
+finish
