@@ -30,6 +30,10 @@ typedef struct kb_pool {
     size_t chunk_capacity;
 } kb_pool;
 
+/* The stride of a pool, where the compiler knows the size of its objects. */
+#define KB_POOL_STRIDE(size)                                                                       \
+    (((size) <= 16 ? 16 : (size) <= 32 ? 32 : ((size) + 63) / 64 * 64) + KB_REDZONE)
+
 /*
  * Takes no memory yet, so it cannot fail. Objects are aligned like malloc's, and to a cache line
  * of 64 bytes if their size is a multiple of that.

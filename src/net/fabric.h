@@ -141,8 +141,6 @@ typedef struct packet {
     uint32_t number;    /* index, or bytes of the last packet; shifted, with flags */
 } packet;
 
-enum { PACKET_STRIDE = sizeof(packet) + KB_REDZONE }; /* in their pool */
-
 /*
  * A transfer under way. A plain transfer that moves as trains uses the first two cache lines only.
  */
@@ -185,6 +183,12 @@ typedef struct transfer {
     uint32_t retry_at, retry_gap;  /* the packets from this one on may form a train; packets between
                                       two attempts */
 } transfer;
+
+enum {
+    PACKET_STRIDE = KB_POOL_STRIDE(sizeof(packet)),
+    TRANSFER_STRIDE = KB_POOL_STRIDE(sizeof(transfer)),
+    ROUTE_STRIDE = KB_POOL_STRIDE(sizeof(route)),
+};
 
 /* The kinds of events. Handlers have consecutive numbers in this order. */
 typedef enum event_kind {
@@ -297,14 +301,22 @@ static inline injection_tries *tries_at(const net *n, uint32_t source)
     return &n->tries[source - n->injection_base];
 }
 
+/* kb_pool_at(), with a stride that the compiler knows. */
+static inline __attribute__((always_inline)) void *pool_at(const kb_pool *pool, size_t stride,
+                                                           uint32_t index)
+{
+    KB_DEBUG_ASSERT(index != 0 && index < pool->used && stride == pool->stride);
+    return pool->chunks[index >> KB_POOL_SHIFT] + (index & (KB_POOL_CHUNK - 1)) * stride;
+}
+
 static inline transfer *transfer_at(const net *n, uint32_t index)
 {
-    return kb_pool_at(&n->transfers, index);
+    return pool_at(&n->transfers, TRANSFER_STRIDE, index);
 }
 
 static inline route *route_at(const net *n, uint32_t index)
 {
-    return kb_pool_at(&n->routes.pool, index);
+    return pool_at(&n->routes.pool, ROUTE_STRIDE, index);
 }
 
 static inline route *route_of(const net *n, const transfer *tr)

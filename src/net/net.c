@@ -236,9 +236,10 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
     n->graph = graph;
     n->options = *options;
     kb_pool_init(&n->packets, sizeof(packet));
-    KB_ASSERT(n->packets.stride == PACKET_STRIDE);
     kb_pool_init(&n->transfers, sizeof(transfer));
     routes_init(&n->routes);
+    KB_ASSERT(n->packets.stride == PACKET_STRIDE && n->transfers.stride == TRANSFER_STRIDE &&
+              n->routes.pool.stride == ROUTE_STRIDE);
     step_pool_init(&n->step_pool);
 
     /* Only rings of SIPs wrap around; other machines need not have that class. */

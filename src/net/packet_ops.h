@@ -13,7 +13,7 @@
 
 static inline void begin(net *n, uint32_t id)
 {
-    kb_time now = kb_sim_now(n->sim);
+    kb_time now = n->clock->now;
     /* An event may have been scheduled for this instant by one that comes after it. */
     n->current = now == n->now && n->current > id ? n->current : id;
     n->now = now;
@@ -165,11 +165,9 @@ static inline void ring_remove(net *n, uint32_t *last, uint32_t c)
 
 /* ---- Packets ----------------------------------------------------------------------------- */
 
-/* kb_pool_at(), with a size that the compiler knows. */
 static inline packet *packet_at(const net *n, uint32_t index)
 {
-    char *chunk = n->packets.chunks[index >> KB_POOL_SHIFT];
-    return (void *)(chunk + (size_t)(index & (KB_POOL_CHUNK - 1)) * PACKET_STRIDE);
+    return pool_at(&n->packets, PACKET_STRIDE, index);
 }
 
 static inline bool is_injection(const net *n, uint32_t c)

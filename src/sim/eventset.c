@@ -347,7 +347,7 @@ static void tune(kb_eventset *set)
     kb_time elapsed = set->next->time - set->window_time;
     set->window_taken = set->taken;
     set->window_time = set->next->time;
-    uint32_t half = set->pending / 2;
+    uint32_t pending = kb_eventset_pending(set), half = pending / 2;
     set->tune_at = set->taken + (half > MIN_WINDOW ? half : MIN_WINDOW);
     if (elapsed <= 0)
         return; /* many at one instant; or before a cancelled event that was next */
@@ -356,7 +356,7 @@ static void tune(kb_eventset *set)
     uint32_t shift = width ? 63 - (uint32_t)__builtin_clzll(width) : 0;
     if (shift > MAX_SHIFT)
         shift = MAX_SHIFT;
-    uint32_t buckets = buckets_for(set->pending);
+    uint32_t buckets = buckets_for(pending);
     uint64_t present = (uint64_t)set->mask + 1;
     bool wrong_width = shift > set->shift + 1 || shift < set->shift;
     bool wrong_size = buckets > present || (uint64_t)buckets * 8 <= present;
@@ -415,11 +415,11 @@ static void sort_words(kb_eventset *set, uint64_t *run, uint32_t count, uint32_t
     }
 }
 
-/* Times of the run differ, so that they have to be in its words too. */
-static __attribute__((noinline)) uint32_t add_times(const kb_eventset *set, uint64_t *run,
-                                                    uint32_t count, uint64_t difference)
+/* Makes part 0 of the words: times have to be in them if they differ. */
+static uint32_t make_words(const kb_eventset *set, uint64_t *run, uint32_t count,
+                           uint64_t difference)
 {
-    uint32_t time_bits = 64 - (uint32_t)__builtin_clzll(difference);
+    uint32_t time_bits = difference ? 64 - (uint32_t)__builtin_clzll(difference) : 0;
     for (uint32_t i = 0; i < count; i++) {
         const kb_node *node = &set->nodes[(uint32_t)run[i]];
         uint32_t time = (uint32_t)((uint64_t)node->time << (32 - time_bits));
@@ -496,66 +496,92 @@ static bool rank_list(kb_eventset *set, short_run *list)
 }
 
 /*
- * Sorts a run whose events share their time, if their sources are near each other, as where a whole
- * machine acts in step: each source has an index in a table. False, with the run as it was, if they
- * are not, or if a source has two events.
+ * A list of events as words: what orders each, and its node. What orders it is its source and
+ * whether it is not the source's first event of all, as credits of the net are.
  */
-static bool place_run(kb_eventset *set, uint64_t *run, uint32_t count)
+typedef struct long_run {
+    uint64_t *words; /* at the end of set->words, in the order in which they were scheduled */
+    uint32_t count;
+    uint32_t least, most; /* of what orders them */
+    uint64_t difference;  /* of their times: 0 if they share it */
+} long_run;
+
+/* Ascends with the key, though not strictly: see kb_source_make(). */
+static inline uint32_t order_of(uint64_t key)
 {
-    enum { SOURCE_SHIFT = 40, SPARSE = 16 }; /* see kb_source_make() */
-    uint64_t min = UINT64_MAX, max = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        min = run[i] < min ? run[i] : min;
-        max = run[i] > max ? run[i] : max;
-    }
-    uint32_t first = (uint32_t)(min >> SOURCE_SHIFT);
-    uint32_t range = (uint32_t)(max >> SOURCE_SHIFT) - first + 1, words = range / 64 + 1;
-    if (range / SPARSE > count || count > UINT16_MAX || count > set->capacity / 2 ||
-        words + range / 4 + 1 > set->capacity)
+    enum { SOURCE_SHIFT = 40 };
+    return (uint32_t)(key >> SOURCE_SHIFT) << 1 | ((key << (64 - SOURCE_SHIFT)) != 0);
+}
+
+/*
+ * Copies events that share their time to the run in order, if their sources are near each other, as
+ * where a whole machine acts in step: each has a place in a table. False if they are not, or if two
+ * have one place.
+ */
+static bool place_list(kb_eventset *set, const long_run *list)
+{
+    enum { SPARSE = 32 };
+    uint32_t count = list->count, range = list->most - list->least + 1;
+    uint32_t words = range / 64 + 1;
+    if (range / SPARSE > count || count > UINT16_MAX || words + range / 4 + 1 > set->capacity)
         return false;
-    uint64_t *bits = set->scratch, *sorted = set->words; /* the run is at the end of that */
+    uint64_t *bits = set->scratch;
     uint16_t *positions = (uint16_t *)(bits + words);
     memset(bits, 0, words * sizeof *bits);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = (uint32_t)(run[i] >> SOURCE_SHIFT) - first;
-        uint64_t bit = UINT64_C(1) << index % 64;
-        if (KB_UNLIKELY(bits[index / 64] & bit))
+        uint32_t place = (uint32_t)(list->words[i] >> 32) - list->least;
+        uint64_t bit = UINT64_C(1) << place % 64;
+        if (KB_UNLIKELY(bits[place / 64] & bit))
             return false;
-        bits[index / 64] |= bit;
-        positions[index] = (uint16_t)i;
+        bits[place / 64] |= bit;
+        positions[place] = (uint16_t)i;
     }
-    uint64_t *end = sorted;
+    uint32_t end = 0;
     for (uint32_t word = 0; word < words; word++)
-        for (uint64_t left = bits[word]; left; left &= left - 1)
-            *end++ = run[positions[word * 64 + (uint32_t)__builtin_ctzll(left)]];
-    memcpy(run, sorted, count * sizeof *run);
+        for (uint64_t left = bits[word]; left; left &= left - 1) {
+            uint32_t place = word * 64 + (uint32_t)__builtin_ctzll(left);
+            copy_to_run(set, end++, (uint32_t)list->words[positions[place]]);
+        }
     return true;
+}
+
+/*
+ * The list has the newest event first. Turned round, it is mostly in order already, or made of a
+ * few ordered stretches; so it fills the array from the end.
+ */
+static long_run read_long_list(kb_eventset *set, uint32_t head)
+{
+    const kb_node *nodes = set->nodes;
+    uint64_t *end = set->words + set->capacity, *word = end;
+    uint64_t difference = 0;
+    uint32_t least = UINT32_MAX, most = 0;
+    kb_time time = nodes[head].time;
+    for (uint32_t i = head; i; i = nodes[i].next) {
+        uint32_t order = order_of(nodes[i].key);
+        difference |= (uint64_t)(nodes[i].time ^ time);
+        least = order < least ? order : least;
+        most = order > most ? order : most;
+        *--word = (uint64_t)order << 32 | i;
+        set->last_run_node = i;
+    }
+    return (long_run){.words = word,
+                      .count = (uint32_t)(end - word),
+                      .least = least,
+                      .most = most,
+                      .difference = difference};
 }
 
 /* Copies the events of a list of any length to the run, in order; returns how many they are. */
 static __attribute__((noinline)) uint32_t sort_list(kb_eventset *set, uint32_t head)
 {
-    const kb_node *nodes = set->nodes;
-    /*
-     * The list has the newest event first. Turned round, it is mostly in order already, or made of
-     * a few ordered stretches; so it fills the array from the end.
-     */
-    uint64_t *end = set->words + set->capacity, *run = end;
-    kb_time time = nodes[head].time;
-    uint64_t difference = 0;
-    for (uint32_t i = head; i; i = nodes[i].next) {
-        difference |= (uint64_t)(nodes[i].time ^ time);
-        *--run = nodes[i].key >> 32 << 32 | i;
-        set->last_run_node = i;
-    }
-    uint32_t count = (uint32_t)(end - run);
-    if (difference != 0 || !place_run(set, run, count)) {
-        uint32_t time_bits = difference ? add_times(set, run, count, difference) : 0;
-        sort_words(set, run, count, time_bits, 0);
-    }
-    for (uint32_t i = 0; i < count; i++)
-        copy_to_run(set, i, (uint32_t)run[i]);
-    return count;
+    long_run list = read_long_list(set, head);
+    if (list.difference == 0 && place_list(set, &list))
+        return list.count;
+    uint32_t time_bits = make_words(set, list.words, list.count, list.difference);
+    sort_words(set, list.words, list.count, time_bits, 0);
+    for (uint32_t i = 0; i < list.count; i++)
+        copy_to_run(set, i, (uint32_t)list.words[i]);
+    return list.count;
 }
 
 /* Gives the nodes of the run back, which is over. */
@@ -654,7 +680,7 @@ static __attribute__((noinline)) void stage_any(kb_eventset *set)
 
 void kb_eventset_stage_slowly(kb_eventset *set)
 {
-    if (set->pending == 0 && set->dead == 0)
+    if (set->in_wheel + set->in_segments + set->heap_count == 0 && set->run_first == set->run_end)
         set->next = set->nodes;
     else
         stage_any(set);
@@ -681,7 +707,6 @@ bool kb_eventset_cancel(kb_eventset *set, kb_event event)
         node = find_in_run(set, event);
     if (!node || node->key != event.key)
         return false;
-    set->pending--;
     if (node == set->next) {
         kb_eventset_release(set, node);
         kb_eventset_stage(set);
@@ -689,9 +714,10 @@ bool kb_eventset_cancel(kb_eventset *set, kb_event event)
         node->handler = 0;
         set->dead++;
     }
-    if (++set->cancels >= MIN_SWEEP && set->cancels > set->pending) {
+    uint32_t pending = kb_eventset_pending(set);
+    if (++set->cancels >= MIN_SWEEP && set->cancels > pending) {
         bool run = set->run_first < set->run_end || kb_eventset_is_of_run(set, set->next);
-        rebuild(set, set->shift, buckets_for(set->pending), run);
+        rebuild(set, set->shift, buckets_for(pending), run);
     }
     return true;
 }
@@ -705,7 +731,6 @@ void kb_eventset_clear(kb_eventset *set)
         set->nodes[i].next = i + 1 < set->capacity ? i + 1 : 0;
     }
     set->free_node = 1;
-    set->pending = 0;
     set->dead = 0;
     set->cancels = 0;
     set->run_first = set->run_end = set->run;

@@ -83,7 +83,6 @@ typedef struct kb_eventset {
 
     kb_time heap_time; /* of its first entry, KB_FOREVER if empty */
     uint32_t heap_count;
-    uint32_t pending; /* everywhere, `next` included, cancelled ones not */
 
     kb_heap_entry *heap;
     uint64_t *words;   /* for sorting: nodes, in the lower half */
@@ -111,6 +110,13 @@ void kb_eventset_fini(kb_eventset *set);
 void kb_eventset_clear(kb_eventset *set);
 
 bool kb_eventset_cancel(kb_eventset *set, kb_event event);
+
+/* The events everywhere, `next` included, cancelled ones not. */
+static inline uint32_t kb_eventset_pending(const kb_eventset *set)
+{
+    return set->in_wheel + set->in_segments + set->heap_count +
+           (uint32_t)(set->run_end - set->run_first) + (set->next != set->nodes) - set->dead;
+}
 
 /* The most nodes that were ever in use at once. Takes a while: for reports. */
 uint32_t kb_eventset_peak(const kb_eventset *set);
@@ -174,7 +180,6 @@ kb_eventset_push(kb_eventset *set, kb_time time, uint64_t key, uint32_t handler,
     node->key = key;
     node->arg = arg;
     node->handler = handler;
-    set->pending++;
 
     kb_event event = {.key = key, .slot = index};
     const kb_node *next = set->next;
@@ -268,7 +273,6 @@ static inline kb_node kb_eventset_pop(kb_eventset *set)
     kb_node event = *next;
     kb_eventset_release(set, next);
     set->taken++;
-    set->pending--;
     kb_eventset_stage(set);
     return event;
 }

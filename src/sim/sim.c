@@ -309,7 +309,7 @@ kb_sim_stats kb_sim_get_stats(const kb_sim *sim)
         .elided = sim->elided,
         .cancelled = sim->cancelled,
         .resumes = sim->resumes,
-        .pending = sim->set.pending,
+        .pending = kb_eventset_pending(&sim->set),
         .max_pending = kb_eventset_peak(&sim->set),
         .coroutines = sim->coroutine_count,
     };

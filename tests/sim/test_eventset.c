@@ -83,7 +83,7 @@ static uint64_t below(pair *p, uint64_t bound)
 
 static void expect_same_next(pair *p)
 {
-    if (p->set.pending != p->heap.count)
+    if (kb_eventset_pending(&p->set) != p->heap.count)
         DIFFER(p, "the number of pending events differs");
     if (p->heap.count == 0) {
         if (p->set.next != p->set.nodes || p->set.next->time != KB_FOREVER ||
@@ -384,7 +384,7 @@ static void grows_to_a_million_and_back(void **state)
         else
             push_later(&p, i % 16 ? SPARSE : FAR);
     }
-    assert_int_equal(p.set.pending, most);
+    assert_int_equal(kb_eventset_pending(&p.set), most);
     check_invariants(&p.set);
     p.phase = "shrinking";
     for (uint32_t i = 0; p.heap.count; i++) {
@@ -457,7 +457,7 @@ static void an_empty_set_has_no_next(void **state)
     assert_true(set.next->time == KB_FOREVER);
     assert_true(set.next->key == UINT64_MAX);
     assert_ptr_equal(set.next, set.nodes);
-    assert_int_equal(set.pending, 0);
+    assert_int_equal(kb_eventset_pending(&set), 0);
     assert_int_equal(kb_eventset_peak(&set), 0);
     kb_eventset_clear(&set); /* nothing to do */
     assert_true(set.next->time == KB_FOREVER);
@@ -475,7 +475,7 @@ static void one_event_comes_and_goes(void **state)
         kb_event handle = kb_eventset_push(&set, times[i], key_of(3, i), 7 + i, ~(uint64_t)i);
         assert_int_not_equal(handle.slot, 0);
         assert_true(handle.key == key_of(3, i));
-        assert_int_equal(set.pending, 1);
+        assert_int_equal(kb_eventset_pending(&set), 1);
         assert_true(set.next->time == times[i]);
         assert_true(set.next->key == key_of(3, i));
         kb_node event = kb_eventset_pop(&set);
@@ -483,7 +483,7 @@ static void one_event_comes_and_goes(void **state)
         assert_true(event.key == key_of(3, i));
         assert_int_equal(event.handler, 7 + i);
         assert_true(event.arg == ~(uint64_t)i);
-        assert_int_equal(set.pending, 0);
+        assert_int_equal(kb_eventset_pending(&set), 0);
         assert_ptr_equal(set.next, set.nodes);
     }
     assert_int_equal(set.taken, 6);
@@ -534,7 +534,7 @@ static void order_is_time_source_sequence(void **state)
             }
             for (uint32_t rank = 0; rank < events; rank++)
                 assert_int_equal(kb_eventset_pop(&set).arg, rank);
-            assert_int_equal(set.pending, 0);
+            assert_int_equal(kb_eventset_pending(&set), 0);
             kb_eventset_fini(&set);
         }
     }
@@ -576,7 +576,7 @@ static void cancel_says_whether_the_event_was_pending(void **state)
     kb_event c = kb_eventset_push(&set, 30, key_of(1, 2), 1, 0);
     assert_true(kb_eventset_cancel(&set, b));
     assert_false(kb_eventset_cancel(&set, b)); /* cancelled before */
-    assert_int_equal(set.pending, 2);
+    assert_int_equal(kb_eventset_pending(&set), 2);
     (void)kb_eventset_pop(&set);
     assert_false(kb_eventset_cancel(&set, a)); /* it has happened */
 
@@ -592,10 +592,10 @@ static void cancel_says_whether_the_event_was_pending(void **state)
     assert_false(kb_eventset_cancel(&set, (kb_event){.key = c.key, .slot = UINT64_MAX}));
     assert_false(kb_eventset_cancel(&set, (kb_event){.key = c.key + 1, .slot = c.slot}));
     assert_false(kb_eventset_cancel(&set, (kb_event){.slot = set.capacity - 1})); /* never used */
-    assert_int_equal(set.pending, 3);
+    assert_int_equal(kb_eventset_pending(&set), 3);
     assert_true(kb_eventset_cancel(&set, c) && kb_eventset_cancel(&set, e));
     assert_true(kb_eventset_cancel(&set, d));
-    assert_int_equal(set.pending, 0);
+    assert_int_equal(kb_eventset_pending(&set), 0);
     assert_ptr_equal(set.next, set.nodes);
     check_invariants(&set);
     kb_eventset_fini(&set);
@@ -609,26 +609,26 @@ static void pending_and_peak_count(void **state)
     uint64_t key = 0;
     for (kb_time t = 1; t <= 3; t++)
         (void)kb_eventset_push(&set, t, key++, 1, 0);
-    assert_int_equal(set.pending, 3);
+    assert_int_equal(kb_eventset_pending(&set), 3);
     assert_int_equal(kb_eventset_peak(&set), 3);
     (void)kb_eventset_pop(&set);
     (void)kb_eventset_pop(&set);
     (void)kb_eventset_push(&set, 10, key++, 1, 0);
-    assert_int_equal(set.pending, 2); /* 3 - 2 + 1 */
+    assert_int_equal(kb_eventset_pending(&set), 2); /* 3 - 2 + 1 */
     assert_int_equal(kb_eventset_peak(&set), 3);
     for (kb_time t = 11; t <= 13; t++)
         (void)kb_eventset_push(&set, t, key++, 1, 0);
-    assert_int_equal(set.pending, 5);
+    assert_int_equal(kb_eventset_pending(&set), 5);
     assert_int_equal(kb_eventset_peak(&set), 5);
     kb_eventset_clear(&set);
-    assert_int_equal(set.pending, 0);
+    assert_int_equal(kb_eventset_pending(&set), 0);
     assert_int_equal(kb_eventset_peak(&set), 5); /* a clear does not forget it */
     for (kb_time t = 14; t <= 19; t++)
         (void)kb_eventset_push(&set, t, key++, 1, 0);
     assert_int_equal(kb_eventset_peak(&set), 6);
     for (kb_time t = 1000; t < 3000; t++) /* growing must not be taken for use */
         (void)kb_eventset_push(&set, t, key++, 1, 0);
-    assert_int_equal(set.pending, 2006);
+    assert_int_equal(kb_eventset_pending(&set), 2006);
     assert_int_equal(kb_eventset_peak(&set), 2006);
     kb_eventset_fini(&set);
 }
@@ -672,7 +672,7 @@ static void cancelled_events_take_no_memory_for_long(void **state)
     assert_in_range(kb_eventset_peak(&set), 100, 202);
     for (kb_time t = 0; t < 100; t++)
         assert_true(kb_eventset_pop(&set).time == t);
-    assert_int_equal(set.pending, 0);
+    assert_int_equal(kb_eventset_pending(&set), 0);
     check_invariants(&set);
     kb_eventset_fini(&set);
 }
@@ -696,7 +696,7 @@ static void the_end_of_time_is_in_reach(void **state)
     (void)kb_eventset_push(&set, KB_FOREVER - 1, key_of(0, 1), 1, 64); /* now, an earlier source */
     assert_int_equal(kb_eventset_pop(&set).arg, 64);
     assert_int_equal(kb_eventset_pop(&set).arg, 63);
-    assert_int_equal(set.pending, 0);
+    assert_int_equal(kb_eventset_pending(&set), 0);
     check_invariants(&set);
     kb_eventset_fini(&set);
 }
@@ -726,13 +726,13 @@ static void a_push_without_memory_changes_nothing(void **state)
     pair_init(&p, 31, 4096);
     while (p.set.free_node)
         push_later(&p, MIXED);
-    uint32_t pending = p.set.pending;
+    uint32_t pending = kb_eventset_pending(&p.set);
     for (long nth = 1; nth <= 4; nth++) { /* four arrays grow */
         failing_alloc_arm(nth, FAIL_ONCE);
         kb_event event = kb_eventset_push(&p.set, p.now, key_of(0, (uint64_t)1 << 39), 1, 0);
         assert_true(failing_alloc_disarm());
         assert_int_equal(event.slot, 0);
-        assert_int_equal(p.set.pending, pending);
+        assert_int_equal(kb_eventset_pending(&p.set), pending);
         expect_same_next(&p);
         check_invariants(&p.set);
     }
