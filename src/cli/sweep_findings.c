@@ -66,9 +66,9 @@ static kb_error *append_effects(kb_text *text, const sweep_report *r, const swee
         err = sweep_find_effect(r->results, axis, figure, &effect);
         if (err)
             break;
-        if (effect.changed == 0) {
+        if (effect.groups > 0 && effect.changed == 0) {
             kb_text_printf(&none, "%s%s", unchanged++ > 0 ? ", " : "", figure->name);
-        } else {
+        } else if (effect.changed > 0) {
             kb_text_printf(text, "%s%s changes", changed++ > 0 ? "; " : "", figure->name);
             if (effect.ratio > 0)
                 kb_text_printf(text, " up to %.*fx", effect.ratio < 1.095 ? 4 : 2, effect.ratio);

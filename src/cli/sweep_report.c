@@ -127,9 +127,6 @@ static kb_error *check_combination(const sweep_report_args *a, bool json)
         return kb_error_new(KB_ERR_INPUT, "--constraint needs --best or --pareto");
     if (a->plot_kind == SWEEP_PLOT_PARETO && !a->pareto)
         return kb_error_new(KB_ERR_INPUT, "--plot-kind pareto needs --pareto a:min,b:max");
-    if ((a->plot_kind > 0 || a->plot_title) && !a->plot)
-        return kb_error_new(KB_ERR_INPUT, "%s needs --plot FILE.svg",
-                            a->plot_kind > 0 ? "--plot-kind" : "--plot-title");
     bool csv_is_stdout = false, plot_is_stdout = false;
     if (a->csv)
         KB_TRY(cli_is_stdout(a->csv, &csv_is_stdout));

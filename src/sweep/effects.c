@@ -29,6 +29,17 @@ static bool is_constant(const sweep_row_groups *groups, size_t group, const swee
     return true;
 }
 
+/* Whether the group has two points, and of one figure (NULL: of all) a number. */
+static bool is_comparable(const sweep_row_groups *groups, size_t group, const sweep_column *figure)
+{
+    const size_t *rows = sweep_group_rows(groups, group);
+    size_t size = sweep_group_size(groups, group);
+    bool any = !figure;
+    for (size_t i = 0; i < size && !any; i++)
+        any = !isnan(figure->numbers[rows[i]]);
+    return size > 1 && any;
+}
+
 /* Notes the groups in which the figure changes. */
 static void compare_figure(const sweep_row_groups *groups, const sweep_column *figure,
                            bool *changes, sweep_effect *effect)
@@ -46,15 +57,15 @@ static void compare_figure(const sweep_row_groups *groups, const sweep_column *f
 
 /* For each value of the other axis whether it occurs in a group with two points, and in one that
  * changes. Returns whether it has values of both kinds: with a change, and without. */
-static bool divides(const sweep_row_groups *groups, const bool *changes, const sweep_column *other,
-                    bool *occurs, bool *matters)
+static bool divides(const sweep_row_groups *groups, const sweep_column *figure, const bool *changes,
+                    const sweep_column *other, bool *occurs, bool *matters)
 {
     size_t with = 0, all = 0;
     memset(occurs, 0, other->values.count * sizeof *occurs);
     memset(matters, 0, other->values.count * sizeof *matters);
     for (size_t g = 0; g < groups->count; g++) {
         uint32_t index = other->index[sweep_group_rows(groups, g)[0]];
-        if (sweep_group_size(groups, g) < 2 || index == SWEEP_NO_VALUE)
+        if (index == SWEEP_NO_VALUE || !is_comparable(groups, g, figure))
             continue;
         all += !occurs[index];
         occurs[index] = true;
@@ -66,7 +77,8 @@ static bool divides(const sweep_row_groups *groups, const bool *changes, const s
 
 /* Finds the axis of whose values the fewest matter. */
 static kb_error *find_condition(const sweep_results *results, const sweep_row_groups *groups,
-                                const bool *changes, sweep_effect *effect)
+                                const sweep_column *figure, const bool *changes,
+                                sweep_effect *effect)
 {
     double least = 1;
     for (size_t i = 0; i < results->axis_count; i++) {
@@ -80,7 +92,7 @@ static kb_error *find_condition(const sweep_results *results, const sweep_row_gr
             free(matters);
             return kb_error_nomem();
         }
-        bool is_condition = divides(groups, changes, other, occurs, matters);
+        bool is_condition = divides(groups, figure, changes, other, occurs, matters);
         double with = 0, all = 0;
         for (size_t v = 0; v < other->values.count; v++) {
             with += matters[v];
@@ -124,9 +136,9 @@ static kb_error *compare(const sweep_results *results, const sweep_row_groups *g
                          const sweep_column *figure, bool *changes, sweep_effect *effect)
 {
     for (size_t g = 0; g < groups->count; g++) {
-        size_t size = sweep_group_size(groups, g);
-        effect->pairs += size - 1;
-        effect->groups += size > 1;
+        bool counts = is_comparable(groups, g, figure);
+        effect->pairs += counts ? sweep_group_size(groups, g) - 1 : 0;
+        effect->groups += counts;
     }
     if (figure) {
         compare_figure(groups, figure, changes, effect);
@@ -138,7 +150,7 @@ static kb_error *compare(const sweep_results *results, const sweep_row_groups *g
     }
     for (size_t g = 0; g < groups->count; g++)
         effect->changed += changes[g];
-    return find_condition(results, groups, changes, effect);
+    return find_condition(results, groups, figure, changes, effect);
 }
 
 kb_error *sweep_find_effect(const sweep_results *results, const sweep_column *axis,
@@ -191,13 +203,16 @@ static size_t first_near(const sweep_column *axis, const uint32_t *ranks, const 
     return first;
 }
 
-/* Each group must reach to the largest value. */
+/* Each group with the figure must reach to the largest value. */
 static bool find_plateau(const sweep_row_groups *groups, const sweep_column *axis,
                          const sweep_column *figure, double tolerance, const uint32_t *ranks,
                          bool *far, sweep_plateau *out)
 {
-    size_t last = axis->values.count - 1;
+    size_t last = axis->values.count - 1, compared = 0;
     for (size_t g = 0; g < groups->count; g++) {
+        if (!is_comparable(groups, g, figure))
+            continue;
+        compared++;
         size_t size = sweep_group_size(groups, g);
         const size_t *rows = sweep_group_rows(groups, g);
         uint32_t end = axis->index[rows[size - 1]];
@@ -210,8 +225,8 @@ static bool find_plateau(const sweep_row_groups *groups, const sweep_column *axi
         if (ranks[v] == first)
             out->from = axis->values.items[v];
     out->is_first = first == 0;
-    out->groups = groups->count;
-    return groups->count > 0 && first < last;
+    out->groups = compared;
+    return compared > 0 && first < last;
 }
 
 kb_error *sweep_find_plateau(const sweep_results *results, const sweep_column *axis,

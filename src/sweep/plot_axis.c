@@ -265,6 +265,15 @@ static void draw_labels(plot_canvas *c, const plot_axis *a, double from, double 
     }
 }
 
+const char *plot_axis_unit(const sweep_column *axis)
+{
+    double number;
+    for (size_t i = 0; i < axis->values.count; i++)
+        if (!sweep_read_number(axis->values.items[i].text, &number))
+            return "";
+    return sweep_unit(axis->name);
+}
+
 void plot_draw_axis(plot_canvas *c, const plot_axis *a, double from, double to, double y,
                     bool with_title)
 {
@@ -273,7 +282,7 @@ void plot_draw_axis(plot_canvas *c, const plot_axis *a, double from, double to, 
     if (!with_title)
         return;
     kb_text title = KB_TEXT_INIT, clipped = KB_TEXT_INIT;
-    plot_append_title(&title, a->axis, sweep_unit(a->axis->name));
+    plot_append_title(&title, a->axis, plot_axis_unit(a->axis));
     plot_append_clipped(&clipped, plot_words(c, &title), PLOT_NORMAL, to - from + 40);
     plot_text(c, "ink", (from + to) / 2, y + 38, PLOT_NORMAL, "middle", plot_words(c, &clipped));
     kb_text_fini(&clipped);

@@ -26,6 +26,9 @@ void plot_axis_fini(plot_axis *a);
 void plot_draw_axis(plot_canvas *c, const plot_axis *a, double from, double to, double y,
                     bool with_title);
 
+/* The unit of the numbers of an axis; "" if they are written with one, "64KiB". */
+const char *plot_axis_unit(const sweep_column *axis);
+
 /* Appends the name of an axis without its first parts: "ucie.bw_gbs". */
 void plot_append_short_name(kb_text *text, const sweep_column *axis);
 /* Appends the title of a column with the unit in brackets: "busbw (GB/s)". */

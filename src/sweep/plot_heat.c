@@ -267,10 +267,10 @@ static void draw_axis_titles(heat_plot *p)
     double width = (double)x->values.count * p->cell_w;
     double bottom = p->top + (double)y->values.count * p->cell_h;
     kb_text text = KB_TEXT_INIT, clipped = KB_TEXT_INIT;
-    plot_append_title(&text, y, sweep_unit(y->name));
+    plot_append_title(&text, y, plot_axis_unit(y));
     plot_text(c, "ink", MARGIN, p->top - 12, PLOT_NORMAL, "start", plot_words(c, &text));
     kb_text_fini(&text);
-    plot_append_title(&text, x, sweep_unit(x->name));
+    plot_append_title(&text, x, plot_axis_unit(x));
     plot_append_clipped(&clipped, plot_words(c, &text), PLOT_NORMAL, c->width - 2 * MARGIN);
     double half = kb_svg_text_width(kb_text_peek(&clipped), PLOT_NORMAL) / 2;
     double middle = fmax(p->left + width / 2, MARGIN + half);

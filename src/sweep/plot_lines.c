@@ -218,13 +218,12 @@ static void append_label(const lines_plot *p, size_t row, bool names, kb_text *t
     size_t count = 0;
     for (size_t i = 0; i < p->results->axis_count; i++) {
         const sweep_column *axis = &p->results->columns.items[i];
-        if (p->roles[i] != PLOT_SHOWN || axis == p->x || axis == p->facet)
+        bool is_told = p->roles[i] == PLOT_SHOWN && axis != p->x && axis != p->facet;
+        if (!is_told || (!names && axis->index[row] == SWEEP_NO_VALUE))
             continue;
         kb_text_puts(text, count++ > 0 ? ", " : "");
         if (names)
             plot_append_short_name(text, axis);
-        else if (axis->index[row] == SWEEP_NO_VALUE)
-            kb_text_puts(text, "-");
         else
             sweep_append_value(text, sweep_cell(axis, row));
     }

@@ -194,7 +194,8 @@ static void mistakes_are_found_before_anything_runs(void **state)
                    "kernbench: --constraint needs --best or --pareto\n");
     expect_refusal("--best=sim_ns:max,algo:min", NULL,
                    "kernbench: --best: expected one objective, such as sim_ns:min\n");
-    expect_refusal("--plot-kind=heat", NULL, "kernbench: --plot-kind needs --plot FILE.svg\n");
+    expect_refusal("--plot-kind=pareto", NULL,
+                   "kernbench: --plot-kind pareto needs --pareto a:min,b:max\n");
     expect_refusal("--csv=-", "--plot=-",
                    "kernbench: only one of --json, --csv and --plot can be on stdout\n");
     expect_refusal("--value=message", NULL,

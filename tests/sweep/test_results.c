@@ -72,6 +72,40 @@ static void effects_are_found_and_where(void **state)
     sweep_results_destroy(r);
 }
 
+/* Two benches, each with a figure of its own: the other bench says nothing about it. */
+static void a_figure_is_compared_where_it_is(void **state)
+{
+    (void)state;
+    static const char *const axes[] = {"bench", "bw"}, *const bandwidths[] = {"1", "2", "4"};
+    static const double busbw[] = {10, 20, 20};
+    sweep_results *r;
+    expect_ok(sweep_results_create(axes, 2, 6, &r));
+    for (size_t row = 0; row < 6; row++) {
+        sweep_results_set_axis(r, row, 0, row < 3 ? "reduce" : "gemm");
+        sweep_results_set_axis(r, row, 1, bandwidths[row % 3]);
+        sweep_results_set_status(r, row, "ok", true, NULL);
+        sweep_results_set_figure(r, row, row < 3 ? "busbw" : "tflops", row < 3 ? busbw[row] : 7);
+    }
+    expect_ok(sweep_results_finish(r));
+    sweep_effect effect;
+    expect_ok(sweep_find_effect(r, column(r, "bw"), column(r, "busbw"), &effect));
+    assert_int_equal(effect.groups, 1);
+    assert_int_equal(effect.changed, 1);
+    assert_true(fabs(effect.ratio - 2) < 1e-12);
+    assert_null(effect.only_for);
+    sweep_effect_fini(&effect);
+    expect_ok(sweep_find_effect(r, column(r, "bw"), column(r, "tflops"), &effect));
+    assert_int_equal(effect.groups, 1);
+    assert_int_equal(effect.changed, 0);
+    sweep_effect_fini(&effect);
+    bool found;
+    sweep_plateau plateau;
+    expect_ok(sweep_find_plateau(r, column(r, "bw"), column(r, "busbw"), 0.01, &found, &plateau));
+    assert_true(found);
+    assert_string_equal(plateau.from.text, "2");
+    sweep_results_destroy(r);
+}
+
 static void a_plateau_begins_where_nothing_is_gained(void **state)
 {
     (void)state;
@@ -513,6 +547,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_keeps_what_it_was_given),
         cmocka_unit_test(effects_are_found_and_where),
+        cmocka_unit_test(a_figure_is_compared_where_it_is),
         cmocka_unit_test(a_plateau_begins_where_nothing_is_gained),
         cmocka_unit_test(bottlenecks_turn_where_they_do),
         cmocka_unit_test(a_pivot_has_means_and_failures),
