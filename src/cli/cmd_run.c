@@ -16,7 +16,7 @@
 
 typedef struct run_args {
     cli_common common;
-    const char *bench, *device, *trace, *report, *store;
+    const char *bench, *device, *trace, *report, *store, *label;
     bool save_ops, verify, timing_only, verbose, profile, check_races;
     uint64_t stack_bytes;
     cli_list params;
@@ -55,6 +55,8 @@ static const cli_option options[] = {
     CLI_OPTION("--save", "[DB]", CLI_OPTIONAL, run_args, store,
                "keeps the run in a store, a SQLite file (docs/store.md); default: kernbench.db",
                .by_default = "kernbench.db"),
+    CLI_OPTION("--label", "NAME", CLI_STRING, run_args, label,
+               "names the run that is saved: @NAME is the newest run with that label"),
     CLI_OPTION("--save-ops", NULL, CLI_FLAG, run_args, save_ops,
                "keeps its operations too; kernbench runs export ID --ops prints them"),
     COLLECTIVES_OPTIONS(run_args),
@@ -198,6 +200,7 @@ static kb_error *save(run *r, const run_outcome *outcome, int64_t *number)
     if (!r->store || !outcome->ctx)
         return NULL;
     kb_error *err = run_record_init(&record, &request, outcome);
+    record.run.label = r->args->label;
     if (!err && r->ops)
         err = op_log_finish(r->ops, &record.run.ops, &record.run.ops_size);
     if (!err)
@@ -331,8 +334,12 @@ static kb_code check_options(const cli_call *call)
         return cli_fail(KB_ERR_INPUT, "missing --bench NAME; see kernbench list");
     if (args->verify && args->timing_only)
         return cli_fail(KB_ERR_INPUT, "--verify-data and --timing-only are mutually exclusive");
-    if (args->save_ops && !args->store)
-        return cli_fail(KB_ERR_INPUT, "--save-ops needs --save");
+    if (!args->store && (args->save_ops || args->label))
+        return cli_fail(KB_ERR_INPUT, "%s needs --save", args->label ? "--label" : "--save-ops");
+    if (args->label && !store_is_label(args->label))
+        return cli_fail(KB_ERR_INPUT,
+                        "--label: expected letters, digits and . _ + - (no - at the beginning), "
+                        "and not 'last'");
     return KB_OK;
 }
 

@@ -21,7 +21,7 @@ const char *const runs_status_names[STORE_STATUSES] = {
 
 bool runs_has_filter(const runs_choice *choice)
 {
-    return choice->bench || choice->machine || choice->since || choice->last > 0 ||
+    return choice->bench || choice->machine || choice->since || choice->label || choice->last > 0 ||
            choice->status != STORE_STATUSES;
 }
 
@@ -70,6 +70,7 @@ static kb_code make_filter(const runs_choice *choice, store_filter *filter, char
     *filter = (store_filter){
         .bench = choice->bench,
         .machine = choice->machine,
+        .label = choice->label,
         .last = (int64_t)choice->last,
     };
     if (choice->status != STORE_STATUSES)
@@ -185,6 +186,7 @@ json_t *runs_row_json(const store_row *row)
 {
     json_t *object = json_object();
     cli_json_set(&object, "id", json_string(row->id));
+    cli_json_set(&object, "label", text_or_null(row->label));
     cli_json_set(&object, "ended_at", json_string(row->ended_at));
     cli_json_set(&object, "bench", json_string(row->bench));
     cli_json_set(&object, "bench_file", text_or_null(row->bench_file));
@@ -387,8 +389,8 @@ const cli_command cli_runs_command = {
     .arguments = "[OPTIONS] | SUBCOMMAND",
     .summary = "list, show, export and delete runs that were saved",
     .help = "Runs are saved by run --save and by sweeps, in a SQLite file: docs/store.md.\n"
-            "A run is named by its id or the beginning of that, @last, or @-2 for the last but\n"
-            "one.\n",
+            "A run is named by its id or the beginning of that, @last, @-2 for the last but one,\n"
+            "or @LABEL for the newest with a label.\n",
     .example = "Example: kernbench runs --bench 'ccl_*' --since 1d\n"
                "Example: kernbench runs show @last\n",
     CLI_OPTIONS(list_options),

@@ -58,6 +58,7 @@ static kb_error *print_row(void *self, const store_row *row)
     kb_text_printf(&text, "Run %s of %s, %s UTC", row->id, row->bench, row->ended_at);
     cli_print_heading(stdout, cli_text(&text));
     kb_text_fini(&text);
+    print_field("label", row->label);
     print_field("bench from", row->bench_file);
     runs_append_parameters(row, &text);
     print_text("parameters", &text);

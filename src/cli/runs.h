@@ -16,7 +16,7 @@
 
 typedef struct runs_choice {
     const char *store;
-    const char *bench, *machine, *since;
+    const char *bench, *machine, *since, *label;
     size_t status; /* STORE_STATUSES: any */
     uint64_t last;
 } runs_choice;
@@ -35,6 +35,7 @@ extern const char *const runs_status_names[STORE_STATUSES];
                "runs of this bench; * and ? stand for any characters, as in 'ccl_*'"),             \
         CLI_OPTION("--machine", "NAME|HASH", CLI_STRING, type, choice.machine,                     \
                    "runs on the machine of this name or hash"),                                    \
+        CLI_OPTION("--label", "NAME", CLI_STRING, type, choice.label, "runs with this label"),     \
         CLI_OPTION("--status", "STATUS", CLI_ENUM, type, choice.status,                            \
                    "runs that ended so: ok, wrong, failed, deadlock, crashed, timeout, no-memory", \
                    CLI_NAMES(runs_status_names)),                                                  \

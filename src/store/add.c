@@ -220,6 +220,7 @@ static void bind_run(const store *s, sqlite3_stmt *statement, const store_run *a
     bind(statement, 18, added->directory);
     bind(statement, 19, kb_version());
     bind(statement, 20, s->host);
+    bind(statement, 21, added->label);
 }
 
 static kb_error *insert_run(store *s, const store_run *added, row *r, int64_t *run)
@@ -264,12 +265,23 @@ static kb_error *insert_ops(store *s, const store_run *added, int64_t run)
     return store_run_statement(s, statement);
 }
 
+kb_error *store_add_request(store *s, const char *request, const char *key)
+{
+    sqlite3_stmt *statement;
+    KB_TRY(store_statement_get(s, STORE_INSERT_REQUEST, &statement));
+    bind(statement, 1, request);
+    bind(statement, 2, key);
+    return store_run_statement(s, statement);
+}
+
 static kb_error *insert(store *s, const store_run *added, row *r, int64_t *run)
 {
     KB_TRY(add_machine(s, added, &r->machine));
     KB_TRY(insert_run(s, added, r, run));
     if (added->document)
         KB_TRY(insert_document(s, added->document, *run));
+    if (added->request)
+        KB_TRY(store_add_request(s, added->request, added->key));
     return added->ops ? insert_ops(s, added, *run) : NULL;
 }
 
@@ -283,15 +295,6 @@ kb_error *store_add(store *s, const store_run *added, int64_t *run)
     free(r.parameters);
     free(r.settings);
     return err;
-}
-
-kb_error *store_add_request(store *s, const char *request, const char *key)
-{
-    sqlite3_stmt *statement;
-    KB_TRY(store_statement_get(s, STORE_INSERT_REQUEST, &statement));
-    bind(statement, 1, request);
-    bind(statement, 2, key);
-    return store_run_statement(s, statement);
 }
 
 /* ---- Deleting ---------------------------------------------------------------------------- */

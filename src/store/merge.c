@@ -25,12 +25,12 @@ static const char copy_missing[] =
 
     "INSERT INTO main.runs (id, ended_at, bench, bench_file, parameters, settings, machine, status,"
     " exit_code, message, sim_ns, verified, verdict, wall_s, cpu_s, peak_bytes, key, command,"
-    " directory, version, host)"
+    " directory, version, host, label)"
     " SELECT id, ended_at, bench, bench_file, parameters, settings,"
     " (SELECT ours.machine FROM main.machines AS ours JOIN other.machines AS theirs"
     "  USING (hash, name) WHERE theirs.machine = runs.machine),"
     " status, exit_code, message, sim_ns, verified, verdict, wall_s, cpu_s, peak_bytes, key,"
-    " command, directory, version, host"
+    " command, directory, version, host, label"
     " FROM other.runs AS runs WHERE number IN (SELECT number FROM missing) ORDER BY number;"
 
     /* From their numbers to ours. */

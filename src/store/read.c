@@ -58,7 +58,7 @@ typedef struct row_walk {
 #define COLUMNS                                                                                    \
     "number, id, ended_at, bench, bench_file, parameters, settings, machines.name, machines.hash," \
     " status, exit_code, message, sim_ns, wall_s, cpu_s, peak_bytes, verdict, key, command,"       \
-    " directory, version, host,"                                                                   \
+    " directory, version, host, label,"                                                            \
     " EXISTS (SELECT 1 FROM documents WHERE run = number),"                                        \
     " EXISTS (SELECT 1 FROM op_logs WHERE run = number)"
 
@@ -81,8 +81,9 @@ static kb_error *give_row(void *self, sqlite3_stmt *statement)
         .key = text_at(statement, 17),
         .command = text_at(statement, 18),
         .directory = text_at(statement, 19),
-        .has_document = sqlite3_column_int(statement, 22) != 0,
-        .has_ops = sqlite3_column_int(statement, 23) != 0,
+        .label = text_at(statement, 22),
+        .has_document = sqlite3_column_int(statement, 23) != 0,
+        .has_ops = sqlite3_column_int(statement, 24) != 0,
     };
     KB_TRY(need_text(statement, 1, &row.id));
     KB_TRY(need_text(statement, 2, &row.ended_at));
@@ -104,7 +105,8 @@ static void bind(sqlite3_stmt *statement, int at, const char *text)
 #define WHERE                                                                                      \
     " FROM runs LEFT JOIN machines USING (machine) WHERE (?1 IS NULL OR bench GLOB ?1)"            \
     " AND (?2 IS NULL OR machines.name = ?2 OR machines.hash = ?2)"                                \
-    " AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR ended_at >= ?4)"
+    " AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR ended_at >= ?4)"                          \
+    " AND (?7 IS NULL OR label = ?7)"
 
 kb_error *store_each_run(store *s, const store_filter *filter,
                          kb_error *(*each)(void *self, const store_row *row), void *self)
@@ -120,6 +122,7 @@ kb_error *store_each_run(store *s, const store_filter *filter,
     bind(statement, 2, filter->machine);
     bind(statement, 3, filter->status);
     bind(statement, 4, filter->not_before);
+    bind(statement, 7, filter->label);
     if (filter->run)
         (void)sqlite3_bind_int64(statement, 5, filter->run);
     else if (filter->last)
@@ -129,14 +132,48 @@ kb_error *store_each_run(store *s, const store_filter *filter,
 
 /* ---- One run ----------------------------------------------------------------------------- */
 
+bool store_is_label(const char *text)
+{
+    size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                 "_-.+");
+    return length > 0 && text[length] == '\0' && text[0] != '-' && strcmp(text, "last") != 0;
+}
+
+static kb_error *report_name(const char *name)
+{
+    return kb_error_new(KB_ERR_INPUT, "unknown run '%s': expected an id, @last, @-2 or @LABEL",
+                        name);
+}
+
+static kb_error *read_first_number(void *self, sqlite3_stmt *statement)
+{
+    *(int64_t *)self = sqlite3_column_int64(statement, 0);
+    return NULL;
+}
+
+/* "@baseline" */
+static kb_error *find_label(store *s, const char *name, int64_t *run)
+{
+    sqlite3_stmt *statement;
+    if (!store_is_label(name + 1))
+        return report_name(name);
+    KB_TRY(prepare(s, "SELECT number FROM runs WHERE label = ?1 ORDER BY number DESC LIMIT 1",
+                   &statement));
+    bind(statement, 1, name + 1);
+    KB_TRY(walk(s, statement, read_first_number, run));
+    if (*run != 0)
+        return NULL;
+    return kb_error_new(KB_ERR_INPUT, "there is no run with the label '%s' in the store %s",
+                        name + 1, s->path);
+}
+
 /* "@-2": the last but one. */
 static kb_error *find_last(store *s, const char *name, int64_t *run)
 {
     int64_t back = 1, runs;
     bool is_last = strcmp(name, "@last") == 0;
-    if (!is_last && (strncmp(name, "@-", 2) != 0 ||
-                     kb_decimal_parse(name + 2, 0, &back) != KB_DECIMAL_OK || back < 1))
-        return kb_error_new(KB_ERR_INPUT, "unknown run '%s': expected an id, @last or @-2", name);
+    if (!is_last && (kb_decimal_parse(name + 2, 0, &back) != KB_DECIMAL_OK || back < 1))
+        return report_name(name);
     kb_text sql = KB_TEXT_INIT;
     kb_text_printf(&sql, "SELECT number FROM runs ORDER BY number DESC LIMIT 1 OFFSET %lld",
                    (long long)back - 1);
@@ -178,10 +215,12 @@ kb_error *store_find(store *s, const char *name, int64_t *run)
     matches m = {0};
     sqlite3_stmt *statement;
     *run = 0;
-    if (name[0] == '@')
+    if (strcmp(name, "@last") == 0 || strncmp(name, "@-", 2) == 0)
         return find_last(s, name, run);
+    if (name[0] == '@')
+        return find_label(s, name, run);
     if (!is_id(name))
-        return kb_error_new(KB_ERR_INPUT, "unknown run '%s': expected an id, @last or @-2", name);
+        return report_name(name);
     /* All ids that begin with it: "~" comes after all letters. */
     KB_TRY(prepare(s,
                    "SELECT number, id FROM runs WHERE id >= ?1 AND id < ?1 || '~'"

@@ -56,6 +56,10 @@ static const char *const steps[STORE_VERSION] = {
     "  DELETE FROM machines WHERE machine = old.machine"
     "    AND NOT EXISTS (SELECT 1 FROM runs WHERE machine = old.machine);"
     "END;",
+
+    /* 2 */
+    "ALTER TABLE runs ADD COLUMN label TEXT;"
+    "CREATE INDEX runs_by_label ON runs (label) WHERE label IS NOT NULL;",
 };
 
 /* Each view names the run by its id. */
@@ -64,9 +68,10 @@ static const char *const steps[STORE_VERSION] = {
     " json_each(documents.json, '" path "') AS item"
 
 static const char *const views[][2] = {
-    {"latest", "SELECT id AS run, ended_at, bench, parameters, settings, machines.name AS machine,"
-               " status, sim_ns, verdict, wall_s"
-               " FROM runs LEFT JOIN machines USING (machine) ORDER BY number DESC"},
+    {"latest",
+     "SELECT id AS run, label, ended_at, bench, parameters, settings, machines.name AS machine,"
+     " status, sim_ns, verdict, wall_s"
+     " FROM runs LEFT JOIN machines USING (machine) ORDER BY number DESC"},
     {"figures", "SELECT runs.id AS run, bench, name, value FROM figure_values"
                 " JOIN runs ON runs.number = figure_values.run JOIN figure_names USING (figure)"},
     {"metrics", "SELECT run, bench, substr(name, 9) AS metric, value FROM figures"

@@ -30,9 +30,9 @@ static const char *const statements[STORE_STATEMENTS] = {
     [STORE_INSERT_RUN] =
         "INSERT OR IGNORE INTO runs (id, ended_at, bench, bench_file, parameters, settings,"
         " machine, status, exit_code, message, sim_ns, verified, verdict, wall_s, cpu_s,"
-        " peak_bytes, key, command, directory, version, host) VALUES (?1,"
+        " peak_bytes, key, command, directory, version, host, label) VALUES (?1,"
         " strftime('%Y-%m-%d %H:%M:%f', 'now'), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,"
-        " ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+        " ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
     [STORE_INSERT_DOCUMENT] = "INSERT INTO documents (run, json) VALUES (?1, ?2)",
     [STORE_INSERT_OPS] = "INSERT INTO op_logs (run, bytes) VALUES (?1, ?2)",
     [STORE_FIND_FIGURE] = "SELECT figure FROM figure_names WHERE name = ?1",
@@ -41,8 +41,8 @@ static const char *const statements[STORE_STATEMENTS] = {
         "INSERT OR REPLACE INTO figure_values (run, figure, value) VALUES (?1, ?2, ?3)",
     [STORE_INSERT_REQUEST] = "INSERT OR REPLACE INTO requests (request, key) VALUES (?1, ?2)",
     [STORE_DELETE_RUN] = "DELETE FROM runs WHERE number = ?1",
-    [STORE_EACH_FIGURE] = "SELECT name, value FROM figure_values JOIN figure_names USING (figure)"
-                          " WHERE run = ?1",
+    [STORE_EACH_FIGURE] = ("SELECT name, value FROM figure_values JOIN figure_names USING (figure)"
+                           " WHERE run = ?1"),
 };
 
 kb_error *store_statement_get(store *s, store_statement which, sqlite3_stmt **out)
@@ -309,7 +309,8 @@ static kb_error *set_journal(store *s)
     if (!s->journal)
         return kb_error_nomem();
     /* Without a sync at each commit a power failure may lose the last runs, but breaks nothing. */
-    return store_execute(s, is_wal ? "PRAGMA synchronous = NORMAL" : "PRAGMA synchronous = FULL");
+    return store_execute(s, is_wal ? "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 4000"
+                                   : "PRAGMA synchronous = FULL");
 }
 
 static kb_error *prepare_writing(store *s, int64_t version)

@@ -58,8 +58,10 @@ typedef struct store_strings {
 /* A run to be added. Texts may be NULL except bench. */
 typedef struct store_run {
     const char *key;        /* of the point, as hexadecimal digits */
+    const char *request;    /* that led to the key: see store_add_request() */
     const char *bench;      /* its name */
     const char *bench_file; /* as it was given; NULL: built in */
+    const char *label;      /* see store_is_label() */
     store_strings params;   /* "m=64", as given: for runs without a document, which has all */
     store_strings settings; /* "KEY=VALUE", of the machine and of ccl.yaml, as given */
     const char *command;    /* that runs it again in the directory */
@@ -81,6 +83,9 @@ typedef struct store_run {
 /* *run: the number of the new run. Numbers count up and are not used again. */
 KB_MUST_USE kb_error *store_add(store *s, const store_run *added, int64_t *run);
 
+/* Whether users can give that label to runs: "@LABEL" then names the newest that has it. */
+bool store_is_label(const char *text);
+
 /* Whether a machine with that hash and name is stored. */
 KB_MUST_USE kb_error *store_has_machine(store *s, const char *hash, const char *name, bool *has);
 
@@ -92,9 +97,8 @@ KB_MUST_USE kb_error *store_delete(store *s, const int64_t *runs, size_t count);
 /* ---- One run ------------------------------------------------------------------------------ */
 
 /*
- * The number of the run that a user names: its id, a prefix of it that no other run has, or
- * "@last",
- * "@-1" (the same), "@-2" (the one added before that).
+ * The number of the run that a user names: its id, a prefix of it that no other run has, "@last",
+ * "@-1" (the same), "@-2" (the one added before that), or "@LABEL", the newest with that label.
  */
 KB_MUST_USE kb_error *store_find(store *s, const char *name, int64_t *run);
 
@@ -131,17 +135,18 @@ typedef struct store_row {
     double sim_ns, wall_s;
     double cpu_s;        /* 0 if it is not known */
     uint64_t peak_bytes; /* 0 if it is not known */
-    const char *verdict, *key, *command, *directory;
+    const char *verdict, *key, *command, *directory, *label;
     const char *version, *host; /* not NULL */
     bool has_document, has_ops;
 } store_row;
 
 /* Which runs; all zeros: all. */
 typedef struct store_filter {
-    int64_t run;            /* this one */
-    const char *bench;      /* its name, with * and ? */
-    const char *machine;    /* name or hash */
-    const char *status;     /* as store_status_name() */
+    int64_t run;         /* this one */
+    const char *bench;   /* its name, with * and ? */
+    const char *machine; /* name or hash */
+    const char *status;  /* as store_status_name() */
+    const char *label;
     const char *not_before; /* of ended_at */
     int64_t last;           /* only so many, the newest */
 } store_filter;

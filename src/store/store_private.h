@@ -41,7 +41,7 @@ struct store {
     KB_VEC(store_figure_name) figures;
 };
 
-enum { STORE_VERSION = 1, STORE_APPLICATION = 0x4b427374 }; /* "KBst" */
+enum { STORE_VERSION = 2, STORE_APPLICATION = 0x4b427374 }; /* "KBst" */
 
 /* ---- sqlite_error.c ---- */
 

@@ -24,6 +24,14 @@ check "that has both" other_has_two
 check "an empty name" outcome 2 '' 'kernbench: --save: empty value: expected *' save --bench gemm_single_pe --save=
 check "operations need a store" outcome 2 '' 'kernbench: --save-ops needs --save' \
     save --bench gemm_single_pe --save-ops
+check "labels need a store" outcome 2 '' 'kernbench: --label needs --save' \
+    save --bench gemm_single_pe --label x
+check "bad label" outcome 2 '' 'kernbench: --label: expected letters*' \
+    save --bench gemm_single_pe --save --label last
+check "a label" saves --bench gemm_single_pe --param m=80 --save labels.db --label first
+check "another" saves --bench gemm_single_pe --param m=96 --save labels.db
+check "the run of that label" outcome 0 '*label *first*m=80*' '' \
+    "$kernbench" runs show @first --store labels.db
 check "a folder is no store" outcome 2 '' 'kernbench: cannot open the store .: it is a directory' \
     save --bench gemm_single_pe --save .
 echo "a text that is no store" >text.db

@@ -57,6 +57,7 @@ static inline store_run run_of(const char *key, const json_t *document)
     return (store_run){
         .key = key,
         .bench = "gemm",
+        .label = "first",
         .command = "kernbench run --bench gemm",
         .directory = "/somewhere",
         .machine_name = "default",

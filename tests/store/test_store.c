@@ -130,7 +130,13 @@ static void runs_have_names(void **state)
     assert_int_equal(found, runs[0]);
     expect_unknown(s, "@-41", "has 40 runs");
     expect_unknown(s, "@-0", "expected an id");
-    expect_unknown(s, "@first", "expected an id");
+    expect_ok(store_find(s, "@first", &found));
+    assert_int_equal(found, runs[39]);
+    expect_unknown(s, "@second", "there is no run with the label 'second'");
+    expect_unknown(s, "@a b", "expected an id");
+    assert_true(store_is_label("a-1.x"));
+    assert_false(store_is_label("last") || store_is_label("-1") || store_is_label("a b") ||
+                 store_is_label(""));
     expect_unknown(s, "", "expected an id");
     expect_unknown(s, "*", "expected an id");
     expect_unknown(s, "zzzzzzzzz", "there is no run");
@@ -175,6 +181,8 @@ static void lists_are_filtered(void **state)
     assert_int_equal(see_runs(s, (store_filter){.machine = "large"}).count, 1);
     assert_int_equal(see_runs(s, (store_filter){.machine = "00c0ffee00c0ffee"}).count, 6);
     assert_int_equal(see_runs(s, (store_filter){.status = "wrong"}).count, 1);
+    assert_int_equal(see_runs(s, (store_filter){.label = "first"}).count, 6);
+    assert_int_equal(see_runs(s, (store_filter){.label = "second"}).count, 0);
     assert_int_equal(see_runs(s, (store_filter){.not_before = "2020"}).count, 6);
     assert_int_equal(see_runs(s, (store_filter){.not_before = "9999"}).count, 0);
     assert_int_equal(see_runs(s, (store_filter){.last = 2}).count, 2);
@@ -247,6 +255,9 @@ static void sweeps_find_the_newest(void **state)
     json_decref(document);
     int64_t a = add_run(s, "a", 1, 1), b = add_run(s, "b", 1, 1);
     add_run(s, NULL, 1, 1);
+    store_run requested = run_of("b", NULL);
+    requested.request = "r0";
+    expect_ok(store_add(s, &requested, &b));
     known_sum sum = {0};
     expect_ok(store_each_known(s, sum_known, &sum));
     assert_int_equal(sum.count, 2);
@@ -257,7 +268,7 @@ static void sweeps_find_the_newest(void **state)
     expect_ok(store_add_request(s, "r1", "c"));
     char text[100] = "";
     expect_ok(store_each_request(s, see_request, text));
-    assert_string_equal(text, "r1:c r2:b ");
+    assert_string_equal(text, "r0:b r1:c r2:b ");
     store_close(s);
     scratch_remove(&at);
 }

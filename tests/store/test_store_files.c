@@ -173,10 +173,82 @@ static void newer_stores_are_refused(void **state)
     execute(at.path, "PRAGMA user_version = 999");
     expect_refused(at.path, KB_ERR_INPUT,
                    "was written by a newer KernBench: its schema is version 999");
-    execute(at.path, "PRAGMA user_version = 1");
+    execute(at.path, "PRAGMA user_version = 2");
     store *s = open_store(at.path, STORE_READ);
     assert_int_equal(see_runs(s, (store_filter){0}).count, 1);
     store_close(s);
+    scratch_remove(&at);
+}
+
+/* A store that the program of version 1 wrote. */
+static void make_version_1(const char *path)
+{
+    static char sql[1 << 16];
+    size_t size = read_file(KB_TEST_DIR "/store/version1.sql", sql, sizeof sql - 1);
+    sql[size] = '\0';
+    execute(path, sql);
+    assert_int_equal(number_of(path, "PRAGMA user_version"), 1);
+}
+
+static void check_migrated(store *s)
+{
+    int64_t run;
+    json_t *document;
+    seen all = see_runs(s, (store_filter){0});
+    assert_int_equal(all.count, 2);
+    assert_string_equal(all.id, "n1fvj64n");
+    assert_string_equal(all.settings, "[\"sip.ucie.bw_gbs=64\"]");
+    assert_true(all.sim_ns > 9952.0199 && all.sim_ns < 9952.0201); /* its digits were rounded */
+    expect_ok(store_find(s, "13tggj6y", &run));
+    expect_ok(store_get_document(s, run, &document));
+    assert_string_equal(json_string_value(json_object_get(document, "bench")), "gemm_single_pe");
+    json_decref(document);
+    assert_int_equal(see_runs(s, (store_filter){.label = "first"}).count, 0);
+}
+
+static void older_stores_are_migrated(void **state)
+{
+    (void)state;
+    for (store_mode mode = STORE_READ; mode <= STORE_EXISTING; mode++) {
+        scratch at = scratch_make();
+        make_version_1(at.path);
+        store *s = open_store(at.path, mode);
+        check_migrated(s);
+        store_close(s);
+        assert_int_equal(number_of(at.path, "PRAGMA user_version"), STORE_VERSION);
+        s = open_store(at.path, STORE_WRITE);
+        check_migrated(s);
+        add_run(s, NULL, 64, 1);
+        assert_int_equal(see_runs(s, (store_filter){.label = "first"}).count, 1);
+        store_close(s);
+        /* Views are those of a new store. */
+        assert_int_equal(number_of(at.path, "SELECT count(*) FROM latest WHERE label IS NULL"), 2);
+        scratch_remove(&at);
+    }
+}
+
+/* Programs that find it older at the same time: one of them migrates it. */
+static void programs_migrate_together(void **state)
+{
+    (void)state;
+    scratch at = scratch_make();
+    pid_t children[4];
+    make_version_1(at.path);
+    for (int i = 0; i < 4; i++) {
+        children[i] = fork();
+        assert_true(children[i] >= 0);
+        if (children[i] == 0) {
+            store *s = open_store(at.path, STORE_EXISTING);
+            check_migrated(s);
+            store_close(s);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        int status;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
     scratch_remove(&at);
 }
 
@@ -310,6 +382,8 @@ int main(void)
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(wrong_bytes_are_survived),
         cmocka_unit_test(newer_stores_are_refused),
+        cmocka_unit_test(older_stores_are_migrated),
+        cmocka_unit_test(programs_migrate_together),
         cmocka_unit_test(read_only_stores_are_read),
         cmocka_unit_test(limits_of_files_lose_nothing),
         cmocka_unit_test(journals_suit_file_systems),
