@@ -1,6 +1,6 @@
 /* oplog_private.h: the state of the log, which oplog.c (operations and their sums), causes.c (what
  * the time of PEs goes to), merge_edges.c (the same if the log is not detailed), engine_work.c
- * (operations of engines), timeline.c (what the run is doing), ahead.c (what is told before its
+ * (operations of engines), run_states.c (what the run is doing), ahead.c (what is told before its
  * time) and profile.c (the same by source line) share. */
 #ifndef KB_OPLOG_OPLOG_PRIVATE_H
 #define KB_OPLOG_OPLOG_PRIVATE_H

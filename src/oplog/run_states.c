@@ -1,5 +1,5 @@
 /*
- * timeline.c: what the run as a whole is doing, and what the time of PEs that have no kernel goes
+ * run_states.c: what the run as a whole is doing, and what the time of PEs that have no kernel goes
  * to; causes.c has that of kernels.
  *
  * Of a PE that takes part in the run but has no kernel nothing is charged at first. The kernel
