@@ -72,6 +72,7 @@ extern const cli_command *const cli_commands[];
 extern const size_t cli_command_count;
 
 extern const cli_command cli_ccl_command;
+extern const cli_command cli_compare_command;
 extern const cli_command cli_explain_command;
 extern const cli_command cli_help_command;
 extern const cli_command cli_list_command;

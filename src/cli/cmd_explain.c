@@ -4,11 +4,12 @@
 #include "cli.h"
 #include "explain_report.h"
 #include "json.h"
+#include "path_document.h"
 #include "what_if.h"
 
 typedef struct explain_args {
     cli_common common;
-    const char *bench, *device;
+    const char *bench, *device, *store;
     bool data, path, no_rerun;
     uint64_t stack_bytes, path_bytes, jobs;
     double seconds;
@@ -38,6 +39,8 @@ static const cli_option options[] = {
                .min = 0, .max = 1e9),
     CLI_OPTION("--jobs", "N", CLI_UINT, explain_args, jobs, "runs at a time; default: all cores",
                .min = 1, .max = 4096),
+    CLI_OPTION("--store", "DB", CLI_STRING, explain_args, store,
+               "the store of RUN, a file of run --save; default: kernbench.db"),
     CLI_OPTION("--path-memory", "N", CLI_SIZE, explain_args, path_bytes,
                "memory for records of operations, 64 bytes each; what comes after they are full\n"
                "is grouped by kernel; default: 4GiB",
@@ -50,7 +53,7 @@ static const cli_option options[] = {
 
 /* ---- The command's work ------------------------------------------------------------------ */
 
-enum { LISTED_STEPS = 10000, SAVED_STEPS = 2000 };
+enum { LISTED_STEPS = 10000 };
 
 static kb_code print(const explain_args *args, const json_t *path, const json_t *table)
 {
@@ -71,24 +74,25 @@ static kb_code print(const explain_args *args, const json_t *path, const json_t 
 }
 
 /* `table`: what would help, or NULL. */
-static kb_code show(const explain_args *args, json_t *path, json_t *table)
+static kb_code show(const explain_args *args, json_t *document, const json_t *table)
 {
     if (!args->common.json)
-        return print(args, path, table);
-    json_t *document = json_pack("{s:O}", "critical_path", path);
-    cli_json_set(&document, "what_if", table ? json_incref(table) : json_null());
-    return cli_json_print(document);
+        return print(args, json_object_get(document, "critical_path"), table);
+    json_t *shown = json_incref(document);
+    cli_json_set(&shown, "what_if", table ? json_incref((json_t *)(uintptr_t)table) : json_null());
+    return cli_json_print(shown);
 }
 
 static kb_code explain(const explain_args *args, what_if *runs)
 {
-    json_t *path = NULL, *table = NULL;
-    kb_code of_run = what_if_base(runs, &path), code = KB_OK;
+    json_t *document = NULL, *table = NULL;
+    kb_code of_run = what_if_base(runs, &document), code = KB_OK;
+    const json_t *path = json_object_get(document, "critical_path");
     if (path && of_run == KB_OK && !args->no_rerun)
         code = what_if_measure(runs, path, &table);
     if (path && code == KB_OK)
-        code = show(args, path, table);
-    json_decref(path);
+        code = show(args, document, table);
+    json_decref(document);
     json_decref(table);
     return of_run != KB_OK ? of_run : code;
 }
@@ -109,7 +113,7 @@ static kb_code explain_bench(const explain_args *args, const run_program *progra
         .quiet = args->common.quiet,
         .stack_bytes = args->stack_bytes,
         .path_bytes = args->path_bytes,
-        .steps = args->path ? LISTED_STEPS : SAVED_STEPS,
+        .steps = args->path ? LISTED_STEPS : RUN_PATH_STEPS,
         .seconds = args->seconds,
         .cores = (unsigned)args->jobs,
     };
@@ -126,16 +130,31 @@ static kb_code explain_bench(const explain_args *args, const run_program *progra
 static kb_code check_options(const cli_call *call)
 {
     const explain_args *args = call->args;
-    if (call->word_count > 0)
+    if (args->bench && call->word_count > 0)
         return cli_too_many("explain", call->words[0]);
-    if (!args->bench)
-        return cli_fail(KB_ERR_INPUT, "missing --bench NAME; see kernbench list");
+    if (!args->bench && call->word_count == 0)
+        return cli_fail(KB_ERR_INPUT, "missing --bench NAME, or a run of a store; see kernbench "
+                                      "list and kernbench runs");
     return KB_OK;
+}
+
+/* A run that was kept: its path as it was. */
+static kb_code explain_run(const explain_args *args, const char *name)
+{
+    json_t *document;
+    kb_code code = path_document_load(name, args->store, &document);
+    if (code != KB_OK)
+        return code;
+    code = show(args, document, NULL);
+    json_decref(document);
+    return code;
 }
 
 static kb_code run_explain(const cli_call *call)
 {
     const explain_args *args = call->args;
+    if (!args->bench)
+        return explain_run(args, call->words[0]);
     run_program program;
     kb_code code = run_program_open(&program, args->bench, &args->collectives);
     if (code == KB_OK)
@@ -146,7 +165,7 @@ static kb_code run_explain(const cli_call *call)
 
 const cli_command cli_explain_command = {
     .name = "explain",
-    .arguments = "--bench NAME [OPTIONS]",
+    .arguments = "RUN | --bench NAME [OPTIONS]",
     .summary = "explain a run: its critical path, and what would make it faster",
     .help =
         "The critical path is a chain of steps without gaps, from the begin of the run to its\n"
@@ -156,11 +175,12 @@ const cli_command cli_explain_command = {
         "Exit status: 3 if the program faults, 4 if it deadlocks; the path up to there is\n"
         "printed.\n",
     .example = "Example: kernbench explain --bench gemm_single_pe\n"
+               "Example: kernbench run --bench halo --save && kernbench explain @last\n"
                "Example: kernbench explain --bench qkv_gemm --what-if cube.pe_dma.channels=1\n"
                "Example: kernbench explain --bench ./mine.c --no-rerun --path --json\n",
     CLI_OPTIONS(options),
     CLI_ARGS(explain_args, .stack_bytes = RUN_DEFAULT_STACK, .path_bytes = RUN_PATH_BYTES,
-             .seconds = 120),
+             .seconds = 120, .store = "kernbench.db"),
     .machine = CLI_MACHINE,
     .max_words = 1,
     .check = check_options,

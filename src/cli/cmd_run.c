@@ -10,6 +10,7 @@
 #include "json.h"
 #include "op_log.h"
 #include "run_once.h"
+#include "run_path.h"
 #include "run_record.h"
 #include "run_report.h"
 #include "run_trace.h"
@@ -53,7 +54,8 @@ static const cli_option options[] = {
         "--profile", NULL, CLI_FLAG, run_args, profile,
         "prints the time of the PEs by source line and operation, with the causes of stalls"),
     CLI_OPTION("--save", "[DB]", CLI_OPTIONAL, run_args, store,
-               "keeps the run in a store, a SQLite file (docs/store.md); default: kernbench.db",
+               "keeps the run with its critical path in a store, a SQLite file (docs/store.md);\n"
+               "default: kernbench.db",
                .by_default = "kernbench.db"),
     CLI_OPTION("--label", "NAME", CLI_STRING, run_args, label,
                "names the run that is saved: @NAME is the newest run with that label"),
@@ -76,8 +78,9 @@ typedef struct run {
     const run_options *options;
     run_trace *trace;
     run_report *report;
-    store *store; /* NULL: it is not saved */
-    op_log *ops;  /* NULL: they are not saved */
+    store *store;   /* NULL: it is not saved */
+    op_log *ops;    /* NULL: they are not saved */
+    run_path *path; /* the critical path, if the run is saved */
     bool trace_on_stdout;
     bool printed; /* the bench has printed something */
 } run;
@@ -91,6 +94,7 @@ static void on_op(void *self, const kb_op *op)
     run_report_op(r->report, op);
     if (r->ops)
         op_log_add(r->ops, op);
+    run_path_op(r->path, op);
 }
 
 static void on_state(void *self, uint64_t pe, kb_cause cause, kb_time start, kb_time end)
@@ -140,10 +144,13 @@ static void on_print(void *self, const char *line)
     r->printed = true;
 }
 
-static kb_error *open_observers(void *self, kb_context *ctx)
+static kb_error *on_ready(void *self, kb_context *ctx)
 {
     run *r = self;
-    KB_TRY(kb_oplog_watch_states(rt_get_stats(ctx).log, on_state, r));
+    if (r->store)
+        KB_TRY(run_path_begin(ctx, RUN_PATH_BYTES, &r->path));
+    if (r->args->trace || r->args->report)
+        KB_TRY(kb_oplog_watch_states(rt_get_stats(ctx).log, on_state, r));
     if (r->args->report)
         KB_TRY(run_report_open(ctx, &r->report));
     return r->args->trace ? run_trace_open(r->args->trace, ctx, &r->trace) : NULL;
@@ -191,6 +198,17 @@ static bool keeps_trace(const run_outcome *outcome)
     }
 }
 
+/* The critical path is a member of the document. */
+static kb_error *add_path(run *r, const run_outcome *outcome, run_record *record)
+{
+    json_t *path;
+    if (!r->path || !record->document)
+        return NULL;
+    KB_TRY(run_path_json(r->path, outcome, RUN_PATH_STEPS, &path));
+    return json_object_set_new(record->document, "critical_path", path) == 0 ? NULL
+                                                                             : kb_error_nomem();
+}
+
 /* A run is kept if there was one: if it has a context. */
 static kb_error *save(run *r, const run_outcome *outcome, int64_t *number)
 {
@@ -201,6 +219,8 @@ static kb_error *save(run *r, const run_outcome *outcome, int64_t *number)
         return NULL;
     kb_error *err = run_record_init(&record, &request, outcome);
     record.run.label = r->args->label;
+    if (!err)
+        err = add_path(r, outcome, &record);
     if (!err && r->ops)
         err = op_log_finish(r->ops, &record.run.ops, &record.run.ops_size);
     if (!err)
@@ -281,7 +301,7 @@ static kb_code on_done(void *self, const run_outcome *outcome)
 static kb_code make_run(const run_args *args, bool trace_on_stdout, const run_program *program)
 {
     run r = {.args = args, .trace_on_stdout = trace_on_stdout};
-    bool observed = args->trace || args->report, gets_ops = observed || args->save_ops;
+    bool gets_ops = args->trace || args->report || args->store;
     kb_error *err = NULL;
     run_options o = {
         .topology = args->common.topology,
@@ -301,7 +321,7 @@ static kb_code make_run(const run_args *args, bool trace_on_stdout, const run_pr
         .op = gets_ops ? on_op : NULL,
         .reasons = gets_ops,
         .tcm = args->trace ? on_tcm : NULL,
-        .ready = observed ? open_observers : NULL,
+        .ready = on_ready,
         .done = on_done,
         .self = &r,
     };
@@ -313,6 +333,7 @@ static kb_code make_run(const run_args *args, bool trace_on_stdout, const run_pr
     if (!err && args->save_ops)
         err = op_log_create(&r.ops);
     kb_code code = err ? cli_report(err) : run_once(program, &o);
+    run_path_end(r.path);
     op_log_destroy(r.ops);
     store_close(r.store);
     return code;

@@ -19,6 +19,8 @@
 /* Of records, unless the user says otherwise: 2^26 operations. */
 #define RUN_PATH_BYTES ((uint64_t)4 << 30)
 
+enum { RUN_PATH_STEPS = 2000 }; /* of a document that is kept */
+
 typedef struct run_path run_path;
 
 KB_MUST_USE kb_error *run_path_begin(kb_context *ctx, uint64_t max_bytes, run_path **path);

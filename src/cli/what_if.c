@@ -53,8 +53,9 @@ struct what_if {
     result of_together;
     kb_time base;
     char signature[20], waits[20];
-    double base_s;  /* wall time of the first run */
-    double began_s; /* the others */
+    double base_s;  /* time of the processor of the first run */
+    double began_s; /* the others, on the wall */
+    size_t started; /* so many of these */
     bool with_path; /* the others find their paths too */
     unsigned cores;
 };
@@ -123,8 +124,13 @@ static kb_error *send(int out, json_t *document)
 
 static kb_error *make_document(job *j, const run_outcome *outcome, json_t **document)
 {
-    if (j->is_base)
-        return run_path_json(j->path, outcome, j->of->has.steps, document);
+    if (j->is_base) {
+        json_t *path;
+        KB_TRY(run_path_json(j->path, outcome, j->of->has.steps, &path));
+        *document = outcome->view ? run_document(outcome->view) : json_object();
+        cli_json_set(document, "critical_path", path);
+        return NULL;
+    }
     *document = json_pack("{s:I}", "fs", (json_int_t)kb_context_now(outcome->ctx));
     return has_path(j, outcome) ? run_path_brief(j->path, outcome, document) : NULL;
 }
@@ -242,10 +248,10 @@ static kb_code code_of(const child_result *r)
                     r->end == CHILD_SIGNALED ? strsignal(r->status) : "a limit");
 }
 
-kb_code what_if_base(what_if *runs, json_t **path)
+kb_code what_if_base(what_if *runs, json_t **document)
 {
     job j = {.of = runs, .with_path = true, .is_base = true};
-    *path = NULL;
+    *document = NULL;
     fflush(NULL);
     kb_error *err = child_start(runs->pool, run_job, &j, 0);
     if (err)
@@ -253,12 +259,10 @@ kb_code what_if_base(what_if *runs, json_t **path)
     child_result r;
     if (!child_wait(runs->pool, -1, -1, &r))
         return cli_fail(KB_ERR_HOST, "the run has no result");
-    runs->base_s = r.wall_s;
+    runs->base_s = r.cpu_s;
     if (r.bytes.length > 0)
-        *path = json_loadb(kb_text_peek(&r.bytes), r.bytes.length, 0, NULL);
+        *document = json_loadb(kb_text_peek(&r.bytes), r.bytes.length, 0, NULL);
     kb_code code = code_of(&r);
-    if (*path)
-        fflush(stdout);
     fputs(kb_text_peek(&r.messages), stderr);
     child_result_fini(&r);
     return code;
@@ -353,12 +357,16 @@ static void take_result(what_if *runs, const task *t, const child_result *r)
     json_decref(document);
 }
 
-/* Whether one more run would end in time. */
-static bool has_time(const what_if *runs)
+/* Whether one more run would end in time, on a core of its own. The first runs may begin anyway,
+ * unless there is no time at all. */
+static bool has_time(what_if *runs)
 {
     static const double without_path = 0.6; /* of the time with it */
     double expected = runs->base_s * (runs->with_path ? 1 : without_path);
-    return cli_wall_seconds() - runs->began_s + expected <= runs->has.seconds;
+    bool fits = cli_wall_seconds() - runs->began_s + expected <= runs->has.seconds;
+    fits = fits || (runs->started < runs->cores && runs->has.seconds > 0);
+    runs->started += fits;
+    return fits;
 }
 
 static kb_code run_tasks(what_if *runs, const task_list *tasks)

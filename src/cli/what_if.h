@@ -4,7 +4,7 @@
  *
  *     what_if *runs;
  *     KB_TRY(what_if_create(&options, &runs));
- *     code = what_if_base(runs, &path);  // the run itself: its critical path
+ *     code = what_if_base(runs, &document); // the run itself
  *     code = what_if_measure(runs, path, &table);
  *     what_if_destroy(runs);
  */
@@ -35,9 +35,10 @@ typedef struct what_if_options {
 KB_MUST_USE kb_error *what_if_create(const what_if_options *options, what_if **out);
 void what_if_destroy(what_if *runs);
 
-/* Runs the program and returns its critical path; NULL if it has none. What went wrong has been
- * printed on stderr. A run that faults or deadlocks has a path and a code that is not KB_OK. */
-KB_MUST_USE kb_code what_if_base(what_if *runs, json_t **path);
+/* Runs the program and returns the document of the run with its critical path; NULL if it has none.
+ * What went wrong has been printed on stderr: a run that faults or deadlocks has a document and a
+ * code that is not KB_OK. */
+KB_MUST_USE kb_code what_if_base(what_if *runs, json_t **document);
 
 /* An array with a member for each resource, in descending order of the gain. */
 KB_MUST_USE kb_code what_if_measure(what_if *runs, const json_t *path, json_t **table);

@@ -51,52 +51,6 @@ check "a far operand in a row of cubes" names far_operand far_operand \
 check "vector work" names vector vector_work
 check "vector work on few lanes" names vector vector_work --set cube.pe_math.lanes=24
 
-# measured RESOURCE BENCH OPTIONS...: twice as much of the resource helps most. Where the path stays
-# the same, with the same waits, what it says is at most what was measured.
-measured() {
-    resource=$1 bench=$2
-    shift 2
-    outcome 0 '*' '' "$kernbench" explain --bench "$here/known_causes.c:$bench" --json --quiet "$@" &&
-        python3 - "$resource" "$scratch/out" <<'END'
-import json, sys
-document = json.load(open(sys.argv[2]))
-run = document["critical_path"]["fs"]
-best = document["what_if"][0]
-assert best["resource"] == sys.argv[1], best
-compared = 0
-for one in document["what_if"]:
-    for factor, result in one["measured"].items():
-        says = one["estimate_fs"][factor]
-        assert result and "fails" not in result, (one["resource"], factor, result)
-        assert result["gain_fs"] == run - result["fs"]
-        if result["same_path"] and result["same_waits"] and says is not None:
-            compared += 1
-            assert says <= result["gain_fs"] + 1e-4 * run, (one["resource"], factor, says, result)
-assert compared > 10, compared
-END
-}
-
-small="--set system.sips.count=1 --set sip.cube_mesh.w=2 --set sip.cube_mesh.h=2"
-# shellcheck disable=SC2086
-{
-    check "measured: vector work" measured vector vector_work $small
-    check "measured: few slots" measured queue_slots few_slots $small --param steps=400
-    check "measured: launches" measured launch launch_latency $small --param steps=4
-    check "measured: dependent products" measured matrix dependent_products $small
-    check "measured: a far operand" measured ucie far_operand --param steps=30 \
-        --set system.sips.count=1 --set sip.cube_mesh.w=5 --set sip.cube_mesh.h=1
-    check "measured: one's own" outcome 0 '*cube.pe_math.lanes=128*' '' "$kernbench" explain \
-        --bench "$here/known_causes.c:vector_work" $small --what-if cube.pe_math.lanes=128
-    check "measured: one's own is wrong" outcome 0 '*lanes=zero * fails *' '' "$kernbench" explain \
-        --bench "$here/known_causes.c:vector_work" $small --what-if cube.pe_math.lanes=zero
-    check "no time to measure" outcome 0 '*vector engine * - *' '' "$kernbench" explain \
-        --bench "$here/known_causes.c:vector_work" $small --rerun-seconds 0
-    check "path" outcome 0 '*The path, 5*command, host to *' '' "$kernbench" explain \
-        --bench "$here/known_causes.c:vector_work" $small --no-rerun --path
-    check "a full recorder" outcome 0 '*records of operations were full*not recorded in detail*' '' \
-        "$kernbench" explain --bench "$here/known_causes.c:vector_work" $small --no-rerun --path-memory 0
-}
-
 check "deadlock" outcome 4 '*The run fails: deadlock at *main*cause*' '*cycle: *' "$kernbench" explain \
     --bench "$here/known_causes.c:deadlock"
 check "fault" outcome 3 '*The run fails: *main*cause*' '*' "$kernbench" explain \

@@ -1,0 +1,52 @@
+#!/bin/sh
+# what_if.sh BUILD: what would help, measured by running again.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+# shellcheck source=../check.sh
+. "$here/../check.sh"
+kernbench=$(CDPATH='' cd -- "$1" && pwd)/kernbench
+
+# measured RESOURCE BENCH OPTIONS...: twice as much of the resource helps most. Where the path stays
+# the same, with the same waits, what it says is at most what was measured.
+measured() {
+    resource=$1 bench=$2
+    shift 2
+    outcome 0 '*' '' "$kernbench" explain --bench "$here/known_causes.c:$bench" --json --quiet "$@" &&
+        python3 - "$resource" "$scratch/out" <<'END'
+import json, sys
+document = json.load(open(sys.argv[2]))
+run = document["critical_path"]["fs"]
+best = document["what_if"][0]
+assert best["resource"] == sys.argv[1], best
+compared = 0
+for one in document["what_if"]:
+    for factor, result in one["measured"].items():
+        says = one["estimate_fs"][factor]
+        assert result and "fails" not in result, (one["resource"], factor, result)
+        assert result["gain_fs"] == run - result["fs"]
+        if result["same_path"] and result["same_waits"] and says is not None:
+            compared += 1
+            assert says <= result["gain_fs"] + 1e-4 * run, (one["resource"], factor, says, result)
+assert compared > 10, compared
+END
+}
+
+small="--set system.sips.count=1 --set sip.cube_mesh.w=2 --set sip.cube_mesh.h=2"
+# shellcheck disable=SC2086
+{
+    check "measured: vector work" measured vector vector_work $small --param steps=10
+    check "measured: few slots" measured queue_slots few_slots $small --param steps=300
+    check "measured: dependent products" measured matrix dependent_products $small --param steps=20
+    check "measured: one's own" outcome 0 '*cube.pe_math.lanes=128*' '' "$kernbench" explain \
+        --bench "$here/known_causes.c:vector_work" $small --what-if cube.pe_math.lanes=128
+    check "measured: one's own is wrong" outcome 0 '*lanes=zero * fails *' '' "$kernbench" explain \
+        --bench "$here/known_causes.c:vector_work" $small --what-if cube.pe_math.lanes=zero
+    check "no time to measure" outcome 0 '*vector engine * - *' '' "$kernbench" explain \
+        --bench "$here/known_causes.c:vector_work" $small --rerun-seconds 0
+    check "path" outcome 0 '*The path, 5*command, host to *' '' "$kernbench" explain \
+        --bench "$here/known_causes.c:vector_work" $small --no-rerun --path
+    check "a full recorder" outcome 0 '*records of operations were full*not recorded in detail*' '' \
+        "$kernbench" explain --bench "$here/known_causes.c:vector_work" $small --no-rerun --path-memory 0
+}
+
+finish
