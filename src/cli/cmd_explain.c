@@ -10,7 +10,7 @@
 typedef struct explain_args {
     cli_common common;
     const char *bench, *device, *store;
-    bool data, path, no_rerun;
+    bool data, path, no_rerun, verbose;
     uint64_t stack_bytes, path_bytes, jobs;
     double seconds;
     cli_list params, what_if;
@@ -29,6 +29,9 @@ static const cli_option options[] = {
                "computes data, for programs whose course depends on them; times are the same"),
     CLI_OPTION("--path", NULL, CLI_FLAG, explain_args, path,
                "prints the path itself, step by step"),
+    CLI_OPTION("--verbose", NULL, CLI_FLAG, explain_args, verbose,
+               "adds the path by resource, kernel, unit, link, memory and reason, what each step\n"
+               "consists of, and all resources that would not help"),
     CLI_OPTION("--what-if", "KEY=VALUE", CLI_LIST, explain_args, what_if,
                "also runs with this setting of the machine, or of ccl.yaml; repeatable"),
     CLI_OPTION("--no-rerun", NULL, CLI_FLAG, explain_args, no_rerun,
@@ -61,11 +64,11 @@ static kb_code print(const explain_args *args, const json_t *path, const json_t 
     putchar('\n');
     kb_code code = KB_OK;
     if (table) {
-        code = what_if_print(path, table);
+        code = what_if_print(path, table, args->verbose);
         putchar('\n');
     }
     if (code == KB_OK)
-        code = explain_print_groups(path, args->path);
+        code = explain_print_groups(path, args->verbose, args->path);
     if (code == KB_OK && json_object_get(path, "bound")) {
         putchar('\n');
         code = explain_print_bound(path);

@@ -21,8 +21,9 @@ const char *explain_string(const json_t *object, const char *key);
 /* The headline, the verdict of the summary if it differs, and notes. */
 void explain_print_headline(const json_t *path);
 
-/* Tables of groups, the longest steps and, if `steps`, the path itself. */
-KB_MUST_USE kb_code explain_print_groups(const json_t *path, bool steps);
+/* The path by cause and source line, its longest steps and, if `steps`, itself. `verbose`: by all
+ * other keys too, with what each step consists of. */
+KB_MUST_USE kb_code explain_print_groups(const json_t *path, bool verbose, bool steps);
 
 /* The bound, and the time beyond it by cause. */
 KB_MUST_USE kb_code explain_print_bound(const json_t *path);

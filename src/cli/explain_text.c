@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { LARGE_GROUPS = 10, ALL_GROUPS = 64 };
+enum { FEW_GROUPS = 5, LARGE_GROUPS = 10, ALL_GROUPS = 64, FEW_STEPS = 5, ALL_STEPS = 1 << 30 };
 
 kb_time explain_fs(const json_t *object, const char *key)
 {
@@ -97,13 +97,13 @@ static kb_code print_group(const json_t *path, const group_table *of)
     return code;
 }
 
-/* "HBM latency 76.000, NOC bandwidth 12.500" */
+/* ": HBM latency 76.000, NOC bandwidth 12.500" */
 static void put_parts(const json_t *step, kb_text *text)
 {
     size_t i;
     const json_t *part;
     json_array_foreach(json_object_get(step, "parts"), i, part)
-        kb_text_printf(text, "%s%s %s", i > 0 ? ", " : "", explain_string(part, "name"),
+        kb_text_printf(text, "%s%s %s", i > 0 ? ", " : ": ", explain_string(part, "name"),
                        obs_ns(explain_fs(part, "fs")).text);
     const json_t *waited = json_object_get(step, "waited");
     if (json_is_object(waited))
@@ -112,7 +112,8 @@ static void put_parts(const json_t *step, kb_text *text)
                        explain_string(waited, "link"), explain_string(waited, "longest"));
 }
 
-static kb_code print_steps(const json_t *steps)
+/* `parts`: also what each one consists of. */
+static kb_code print_steps(const json_t *steps, size_t most, bool parts)
 {
     static const cli_column columns[] = {CLI_TEXT("from ns", CLI_NS), CLI_TEXT("ns", CLI_NS),
                                          CLI_TEXT("step", CLI_WORD),
@@ -123,9 +124,12 @@ static kb_code print_steps(const json_t *steps)
     const json_t *step;
     json_array_foreach(steps, i, step)
     {
+        if (i >= most)
+            break;
         kb_text what = KB_TEXT_INIT;
-        kb_text_printf(&what, "%s: ", explain_string(step, "what"));
-        put_parts(step, &what);
+        kb_text_puts(&what, explain_string(step, "what"));
+        if (parts)
+            put_parts(step, &what);
         kb_time from = explain_fs(step, "from_fs");
         CLI_ROW(&table, {.n = from}, {.n = explain_fs(step, "to_fs") - from},
                 {.text = kb_text_peek(&what)}, {.text = explain_string(step, "led_by")});
@@ -134,13 +138,11 @@ static kb_code print_steps(const json_t *steps)
     return cli_table_print(&table, stdout);
 }
 
-kb_code explain_print_groups(const json_t *path, bool steps)
+static kb_code print_other_groups(const json_t *path)
 {
     static const group_table tables[] = {
-        {"the critical path goes through", "by_category", ALL_GROUPS},
         {"by resource", "by_resource", ALL_GROUPS},
         {"by kernel", "by_kernel", LARGE_GROUPS},
-        {"by source line", "by_line", LARGE_GROUPS},
         {"by unit", "by_unit", ALL_GROUPS},
         {"by link that limits or is waited for", "by_link", ALL_GROUPS},
         {"by memory that is accessed", "by_place", ALL_GROUPS},
@@ -148,23 +150,45 @@ kb_code explain_print_groups(const json_t *path, bool steps)
     };
     kb_code code = KB_OK;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0] && code == KB_OK; i++) {
-        if (i > 0)
-            putchar('\n');
+        putchar('\n');
         code = print_group(path, &tables[i]);
     }
-    if (code != KB_OK)
-        return code;
+    return code;
+}
+
+static kb_code print_largest(const json_t *path, bool verbose)
+{
     printf("\n  The longest steps\n");
-    code = print_steps(json_object_get(path, "largest"));
-    if (code != KB_OK || !steps)
-        return code;
+    return print_steps(json_object_get(path, "largest"), verbose ? ALL_STEPS : FEW_STEPS, verbose);
+}
+
+static kb_code print_chain(const json_t *path)
+{
     const json_t *chain = json_object_get(path, "path");
     size_t all = (size_t)json_integer_value(json_object_get(path, "steps"));
     printf("\n  The path, %zu step%s", all, kb_plural(all));
     if (json_array_size(chain) < all)
         printf(", of which these are the %zu longest", json_array_size(chain));
     putchar('\n');
-    return print_steps(chain);
+    return print_steps(chain, ALL_STEPS, true);
+}
+
+kb_code explain_print_groups(const json_t *path, bool verbose, bool steps)
+{
+    const group_table causes = {"the critical path goes through", "by_category", ALL_GROUPS};
+    const group_table lines = {"by source line", "by_line", verbose ? LARGE_GROUPS : FEW_GROUPS};
+    kb_code code = print_group(path, &causes);
+    if (code == KB_OK) {
+        putchar('\n');
+        code = print_group(path, &lines);
+    }
+    if (code == KB_OK && verbose)
+        code = print_other_groups(path);
+    if (code == KB_OK)
+        code = print_largest(path, verbose);
+    if (code == KB_OK && steps)
+        code = print_chain(path);
+    return code;
 }
 
 /* ---- The bound --------------------------------------------------------------------------- */
@@ -181,13 +205,15 @@ kb_code explain_print_bound(const json_t *path)
                    "ns (%s): %s %% of the run.",
                    obs_ns(time).text, explain_string(bound, "name"),
                    obs_percent(share_of(time, path)).text);
-    size_t i;
-    json_array_foreach(
-        json_object_get(bound, "bounds"), i,
-        other) if (strcmp(explain_string(other, "name"), explain_string(bound, "name")) != 0)
-        kb_text_printf(&text, " %s: %.3f ns.", explain_string(other, "name"),
-                       json_number_value(json_object_get(other, "ns")));
-    kb_text_puts(&text, " The time beyond it, along the critical path:");
+    size_t i, others = 0;
+    json_array_foreach(json_object_get(bound, "bounds"), i, other)
+    {
+        if (strcmp(explain_string(other, "name"), explain_string(bound, "name")) != 0)
+            kb_text_printf(&text, "%s %s, %.3f ns", others++ == 0 ? " Other bounds:" : ";",
+                           explain_string(other, "name"),
+                           json_number_value(json_object_get(other, "ns")));
+    }
+    kb_text_puts(&text, others > 0 ? "." : "");
     cli_print_wrapped(stdout, kb_text_peek(&text));
     kb_text_fini(&text);
     static const cli_column columns[] = {CLI_TEXT("beyond the bound", CLI_WORD),

@@ -92,7 +92,10 @@ static const char *cause_of(const view *v)
         [EXPLAIN_IN_VECTOR] = "vector",       [EXPLAIN_IN_TCM] = "tcm",
         [EXPLAIN_IN_CREDITS] = "queue_slots", [EXPLAIN_IN_LAUNCHES] = "launch",
         [EXPLAIN_IN_ISSUES] = "issue",        [EXPLAIN_IN_PROGRAM] = "program",
+        [EXPLAIN_IN_NEVER] = "stuck",
     };
+    if (v->path->end == 0)
+        return "nothing";
     if (v->f->has_straggler)
         return "straggler";
     if (run_share(v->f->stalled, v->path->end) >= is_stalled)
@@ -185,6 +188,9 @@ static void put_category(const view *v, explain_category c, const char *cause, k
     case EXPLAIN_IN_PROGRAM:
         kb_text_puts(text, "the program: times in which nothing of the machine is under way are ");
         break;
+    case EXPLAIN_IN_NEVER:
+        kb_text_puts(text, "that PEs wait for messages or slots that never come: that is ");
+        break;
     case EXPLAIN_IN_REQUESTS:
         kb_text_puts(text, "requests of the host: its copies, mappings and set-up of queues are ");
         break;
@@ -227,7 +233,9 @@ static void put_headline(const view *v, const char *cause, kb_text *text)
                        kb_error_message(v->failure), obs_ns(v->path->end).text);
     else
         kb_text_printf(text, "The run takes %s ns. The main cause is ", obs_ns(v->path->end).text);
-    if (strcmp(cause, "straggler") == 0)
+    if (strcmp(cause, "nothing") == 0)
+        kb_text_puts(text, "that nothing takes simulated time");
+    else if (strcmp(cause, "straggler") == 0)
         put_straggler(v, text);
     else if (strcmp(cause, "queue_slots") == 0 && v->f->largest != EXPLAIN_IN_CREDITS)
         put_stalls(v, text);
@@ -329,7 +337,10 @@ static void put_difference(const view *v, int verdict, kb_text *text)
                    run_cause_label(verdict),
                    obs_percent(run_share(s->causes[verdict], s->sim)).text,
                    (unsigned long long)s->pes, kb_plural(s->pes));
-    if (verdict == KB_CAUSE_IMBALANCE)
+    bool is_engine = verdict == KB_CAUSE_VECTOR || verdict == KB_CAUSE_MATRIX;
+    if (is_engine && v->f->largest == EXPLAIN_IN_TCM)
+        kb_text_puts(text, "; there an engine counts as busy while ports of the TCM hold it up");
+    else if (verdict == KB_CAUSE_IMBALANCE)
         kb_text_puts(text, "; the path is what the PEs that still work are busy with");
     else if (verdict == KB_CAUSE_MESSAGE || verdict == KB_CAUSE_CREDIT)
         kb_text_puts(text, "; the path is what those are busy with that others wait for");

@@ -9,6 +9,8 @@
 #include "what_if.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,6 +22,7 @@
 #include "explain_report.h"
 #include "json.h"
 #include "progress.h"
+#include "terminal.h"
 
 enum { FACTORS = 3, HALF = 1 /* the factor 2 */, MOST = 2 /* the factor 4 */, TOGETHER = -1 };
 
@@ -647,36 +650,103 @@ static void put_path(const json_t *measured, kb_text *text)
         kb_text_puts(text, "-");
 }
 
-kb_code what_if_print(const json_t *path, const json_t *table)
+/* The largest gain or loss of any factor; negative: not measured, or it fails. */
+static double largest_effect(const json_t *measured)
+{
+    double largest = -1;
+    const char *factor;
+    const json_t *at;
+    json_object_foreach((json_t *)(uintptr_t)measured, factor, at)
+    {
+        if (json_object_get(at, "fails"))
+            return -1;
+        if (json_is_object(at))
+            largest = fmax(largest, fabs(json_number_value(json_object_get(at, "gain"))));
+    }
+    return largest;
+}
+
+typedef enum row_kind { SHOWN, NO_EFFECT, SMALL, NOT_MEASURED, ROW_KINDS } row_kind;
+
+/* What deserves a row: an effect, one's own setting, a failure, or what the path expects of it. */
+static row_kind kind_of_row(const json_t *path, const json_t *one)
+{
+    const json_t *measured = json_object_get(one, "measured");
+    kb_time expected = explain_fs(json_object_get(one, "estimate_fs"), "2");
+    double effect = largest_effect(measured);
+    if (json_object_get(measured, "own") || effect >= matters)
+        return SHOWN;
+    if (effect >= 0)
+        return effect > 0 ? SMALL : NO_EFFECT;
+    bool fails = json_object_get(json_object_get(measured, factor_names[HALF]), "fails") != NULL;
+    bool is_expected = (double)expected >= matters * (double)explain_fs(path, "fs");
+    return fails || is_expected ? SHOWN : NOT_MEASURED;
+}
+
+static void add_row(const json_t *path, const json_t *one, cli_table *out)
+{
+    const json_t *measured = json_object_get(one, "measured");
+    const json_t *estimate = json_object_get(json_object_get(one, "estimate_fs"), "2");
+    kb_text cells[FACTORS + 2] = {0};
+    put_path(measured, &cells[FACTORS + 1]);
+    const json_t *own = json_object_get(measured, "own");
+    for (int f = 0; f < FACTORS; f++)
+        put_gain(own ? (f == HALF ? own : NULL) : json_object_get(measured, factor_names[f]),
+                 &cells[f]);
+    if (json_is_integer(estimate))
+        put_percent((double)json_integer_value(estimate) / (double)explain_fs(path, "fs"),
+                    &cells[FACTORS]);
+    else
+        kb_text_puts(&cells[FACTORS], "-");
+    CLI_ROW(out, {.text = explain_string(one, "name")}, {.text = kb_text_peek(&cells[0])},
+            {.text = kb_text_peek(&cells[1])}, {.text = kb_text_peek(&cells[2])},
+            {.text = kb_text_peek(&cells[3])}, {.text = kb_text_peek(&cells[FACTORS + 1])});
+    for (int f = 0; f < FACTORS + 2; f++)
+        kb_text_fini(&cells[f]);
+}
+
+/* "No effect: TCM bandwidth, SRAM." */
+static void print_names(const json_t *path, const json_t *table, row_kind kind, const char *what)
+{
+    kb_text text = KB_TEXT_INIT;
+    size_t i;
+    const json_t *one;
+    json_array_foreach(table, i, one)
+    {
+        if (kind_of_row(path, one) == kind)
+            kb_text_printf(&text, "%s%s", text.length == 0 ? what : ", ",
+                           explain_string(one, "name"));
+    }
+    if (text.length > 0) {
+        kb_text_puts(&text, ".");
+        cli_print_wrapped(stdout, kb_text_peek(&text));
+    }
+    kb_text_fini(&text);
+}
+
+kb_code what_if_print(const json_t *path, const json_t *table, bool verbose)
 {
     static const cli_column columns[] = {
         CLI_TEXT("what would help", CLI_WORD),  CLI_TEXT("1.25x %", CLI_FIGURE),
         CLI_TEXT("2x %", CLI_FIGURE),           CLI_TEXT("4x %", CLI_FIGURE),
         CLI_TEXT("path says 2x %", CLI_FIGURE), CLI_TEXT("path at 2x", CLI_WORD)};
+    static const char *const said[ROW_KINDS] = {
+        [NO_EFFECT] = "No effect: ",
+        [SMALL] = "Less than 0.1 %: ",
+        [NOT_MEASURED] = "Not measured, for want of time: ",
+    };
     cli_table out;
     cli_table_init(&out, columns, sizeof columns / sizeof columns[0]);
     size_t i;
     const json_t *one;
     json_array_foreach(table, i, one)
     {
-        const json_t *measured = json_object_get(one, "measured");
-        const json_t *estimate = json_object_get(json_object_get(one, "estimate_fs"), "2");
-        kb_text cells[FACTORS + 2] = {0};
-        put_path(measured, &cells[FACTORS + 1]);
-        const json_t *own = json_object_get(measured, "own");
-        for (int f = 0; f < FACTORS; f++)
-            put_gain(own ? (f == HALF ? own : NULL) : json_object_get(measured, factor_names[f]),
-                     &cells[f]);
-        if (json_is_integer(estimate))
-            put_percent((double)json_integer_value(estimate) / (double)explain_fs(path, "fs"),
-                        &cells[FACTORS]);
-        else
-            kb_text_puts(&cells[FACTORS], "-");
-        CLI_ROW(&out, {.text = explain_string(one, "name")}, {.text = kb_text_peek(&cells[0])},
-                {.text = kb_text_peek(&cells[1])}, {.text = kb_text_peek(&cells[2])},
-                {.text = kb_text_peek(&cells[3])}, {.text = kb_text_peek(&cells[FACTORS + 1])});
-        for (int f = 0; f < FACTORS + 2; f++)
-            kb_text_fini(&cells[f]);
+        if (verbose || kind_of_row(path, one) == SHOWN)
+            add_row(path, one, &out);
     }
-    return cli_table_print(&out, stdout);
+    kb_code code = cli_table_print(&out, stdout);
+    for (int kind = 0; kind < ROW_KINDS && !verbose && code == KB_OK; kind++)
+        if (said[kind])
+            print_names(path, table, (row_kind)kind, said[kind]);
+    return code;
 }

@@ -44,6 +44,6 @@ KB_MUST_USE kb_code what_if_base(what_if *runs, json_t **document);
 KB_MUST_USE kb_code what_if_measure(what_if *runs, const json_t *path, json_t **table);
 
 /* Prints the table. */
-KB_MUST_USE kb_code what_if_print(const json_t *path, const json_t *table);
+KB_MUST_USE kb_code what_if_print(const json_t *path, const json_t *table, bool verbose);
 
 #endif

@@ -208,6 +208,7 @@ typedef enum explain_category {
     EXPLAIN_IN_REQUESTS, /* of the host: copies, mappings, queues */
     EXPLAIN_IN_ISSUES,
     EXPLAIN_IN_PROGRAM,
+    EXPLAIN_IN_NEVER, /* of a run that failed: waiting for a message or a slot until it did */
     EXPLAIN_CATEGORIES
 } explain_category;
 

@@ -4,6 +4,7 @@
  */
 #include "path_private.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ static const struct {
     [EXPLAIN_IN_REQUESTS] = {"requests of the host: copies, mappings, queues", "request"},
     [EXPLAIN_IN_ISSUES] = {"issuing commands", "issue"},
     [EXPLAIN_IN_PROGRAM] = {"the host program, or nothing under way", "program"},
+    [EXPLAIN_IN_NEVER] = {"waiting for what never comes", "never"},
 };
 
 const char *explain_category_name(explain_category category)
@@ -59,8 +61,9 @@ explain_category explain_category_of(const explain_path *path, const explain_ste
                                      const explain_part *part)
 {
     const explain_record *record = explain_record_at(path->recorder, step->id);
-    if (!record || step->kind == EXPLAIN_HOST || step->kind == EXPLAIN_STUCK ||
-        step->kind == EXPLAIN_KERNEL)
+    if (step->kind == EXPLAIN_STUCK)
+        return EXPLAIN_IN_NEVER;
+    if (!record || step->kind == EXPLAIN_HOST || step->kind == EXPLAIN_KERNEL)
         return EXPLAIN_IN_PROGRAM;
     if (step->kind == EXPLAIN_START)
         return EXPLAIN_IN_LAUNCHES;
@@ -82,7 +85,7 @@ explain_category explain_category_of(const explain_path *path, const explain_ste
                    ? EXPLAIN_IN_MESSAGES
                    : category_of_transfer(path, record);
     case KB_UNIT_IPCQ: /* a receive takes time of its own only if no message came */
-        return is_named(site, "recv") ? EXPLAIN_IN_MESSAGES : EXPLAIN_IN_CREDITS;
+        return is_named(site, "recv") ? EXPLAIN_IN_NEVER : EXPLAIN_IN_CREDITS;
     default:
         return EXPLAIN_IN_ISSUES;
     }
@@ -94,11 +97,14 @@ typedef struct sums {
     kb_time_sum (*links)[EXPLAIN_CATEGORIES]; /* by link: bandwidth and queueing */
     kb_time_sum (*nodes)[EXPLAIN_CATEGORIES]; /* by the memory or receiver of a transfer */
     kb_time_sum *pes;                         /* the path's time there */
-    double *work;                             /* of all operations of the PE */
+    kb_time_sum *far_pes;                     /* of it: in transfers that are far */
+    double *work;                             /* of all operations of the PE, as if all were near */
+    double *far;                              /* of it: of transfers that are far */
     double *bytes;                            /* by node, of all transfers */
     bool *runs;                               /* the PE has a kernel */
     double *sorted;
-    kb_time access; /* of the nearest memory: what each transfer takes, were it not far */
+    kb_time access;     /* of the nearest memory: what each transfer takes, were it not far */
+    double memory_rate; /* of that memory */
 } sums;
 
 static void fini_sums(sums *s)
@@ -106,7 +112,9 @@ static void fini_sums(sums *s)
     free(s->links);
     free(s->nodes);
     free(s->pes);
+    free(s->far_pes);
     free(s->work);
+    free(s->far);
     free(s->bytes);
     free(s->runs);
     free(s->sorted);
@@ -116,17 +124,30 @@ static bool init_sums(sums *s, const topo_machine *machine)
 {
     const topo_graph *graph = topo_machine_graph(machine);
     size_t pes = topo_machine_shape(machine)->pe_count;
+    const topo_node *memory = &graph->nodes.items[topo_node_at(machine, TOPO_HBM_CTRL, 0, 0, 0)];
     *s = (sums){
         .links = kb_alloc_zeroed(graph->links.count, sizeof *s->links),
         .nodes = kb_alloc_zeroed(graph->nodes.count, sizeof *s->nodes),
         .pes = kb_alloc_zeroed(pes, sizeof *s->pes),
+        .far_pes = kb_alloc_zeroed(pes, sizeof *s->far_pes),
         .work = kb_alloc_zeroed(pes, sizeof *s->work),
+        .far = kb_alloc_zeroed(pes, sizeof *s->far),
         .bytes = kb_alloc_zeroed(graph->nodes.count, sizeof *s->bytes),
         .runs = kb_alloc_zeroed(pes, sizeof *s->runs),
         .sorted = kb_alloc_array(pes, sizeof *s->sorted),
-        .access = graph->nodes.items[topo_node_at(machine, TOPO_HBM_CTRL, 0, 0, 0)].overhead_fs,
+        .access = memory->overhead_fs,
+        .memory_rate = (double)topo_link_rate(graph, memory->service),
     };
-    return s->links && s->nodes && s->pes && s->work && s->bytes && s->runs && s->sorted;
+    return s->links && s->nodes && s->pes && s->far_pes && s->work && s->far && s->bytes &&
+           s->runs && s->sorted;
+}
+
+/* Neither with memory of the PE's cube nor with its own TCM. */
+static bool is_far(const explain_path *path, const explain_record *record)
+{
+    const topo_node *there = &topo_machine_graph(path->machine)->nodes.items[record->node];
+    kb_pe pe = topo_pe_at(topo_machine_shape(path->machine), record->at);
+    return there->sip != pe.sip || there->cube != pe.cube || there->kind == TOPO_PE_DMA;
 }
 
 static void add_parts(const explain_path *path, size_t i, sums *s, explain_findings *f)
@@ -143,8 +164,11 @@ static void add_parts(const explain_path *path, size_t i, sums *s, explain_findi
         if (record && record->node != TOPO_NONE)
             s->nodes[record->node][category] += part->time;
     }
-    if (record && !path->recorder->sites.items[record->site].is_control)
-        s->pes[record->at] += step->to - step->from;
+    if (!record || path->recorder->sites.items[record->site].is_control)
+        return;
+    s->pes[record->at] += step->to - step->from;
+    if (record->node != TOPO_NONE && step->kind == EXPLAIN_OWN && is_far(path, record))
+        s->far_pes[record->at] += step->to - step->from;
 }
 
 static void find_places(const explain_path *path, const sums *s, explain_findings *f)
@@ -177,6 +201,24 @@ static bool is_work(const explain_site *site)
            (site->unit == KB_UNIT_CPU && is_named(site, "issue"));
 }
 
+/* The work is that of the same bytes in the nearest memory. */
+static void add_transfer(const explain_path *path, const explain_record *record, sums *s,
+                         explain_route *route, bool works)
+{
+    const topo_graph *graph = topo_machine_graph(path->machine);
+    double near = (double)record->bandwidth;
+    explain_find_route(path->recorder, record, route);
+    if (route->slowest != TOPO_NONE) {
+        double bytes = near * (double)topo_link_rate(graph, route->slowest);
+        near = fmin(near, bytes / s->memory_rate);
+        if (graph->nodes.items[record->node].service != TOPO_NONE)
+            s->bytes[record->node] += bytes;
+    }
+    near += (double)s->access;
+    s->work[record->at] += works ? near : 0;
+    s->far[record->at] += works && is_far(path, record) ? near : 0;
+}
+
 static void add_record(const explain_path *path, const explain_record *record, sums *s,
                        explain_route *route)
 {
@@ -185,18 +227,10 @@ static void add_record(const explain_path *path, const explain_record *record, s
         return;
     if (site->unit == KB_UNIT_CPU && is_named(site, "kernel"))
         s->runs[record->at] = true;
-    if (is_work(site))
-        s->work[record->at] += record->node == TOPO_NONE ? (double)(record->end - record->start)
-                                                         : (double)(record->bandwidth + s->access);
-    if (record->node == TOPO_NONE)
-        return;
-    const topo_graph *graph = topo_machine_graph(path->machine);
-    if (graph->nodes.items[record->node].service == TOPO_NONE)
-        return;
-    explain_find_route(path->recorder, record, route);
-    if (route->slowest != TOPO_NONE)
-        s->bytes[record->node] +=
-            (double)record->bandwidth * (double)topo_link_rate(graph, route->slowest);
+    if (record->node != TOPO_NONE)
+        add_transfer(path, record, s, route, is_work(site));
+    else if (is_work(site))
+        s->work[record->at] += (double)(record->end - record->start);
 }
 
 static kb_error *add_records(const explain_path *path, sums *s)
@@ -223,6 +257,8 @@ static const double is_most = 0.5;   /* of the path */
 static const double is_uneven = 1.5; /* work of a PE, in units of the median */
 static const double is_excess = 0.3; /* of the path: time that an even share of work would save */
 static const double is_hot = 2.0;    /* bytes of a memory, in units of the mean */
+static const double takes_part = 50; /* a PE with less than this part of the most work does not */
+static const size_t is_few = 4;      /* stragglers are at most this part of the PEs */
 static const double is_part = 0.2;   /* of the path: worth a look */
 
 static int compare_doubles(const void *a, const void *b)
@@ -231,24 +267,51 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The lower median of those that take part. */
+static double median_of(sums *s, const double *of, uint64_t pes, double most_work, size_t *count)
+{
+    *count = 0;
+    for (uint64_t pe = 0; pe < pes; pe++)
+        if (s->work[pe] > 0 && s->work[pe] * takes_part >= most_work)
+            s->sorted[(*count)++] = of[pe];
+    if (*count == 0)
+        return 0;
+    qsort(s->sorted, *count, sizeof *s->sorted, compare_doubles);
+    return s->sorted[(*count - 1) / 2];
+}
+
+/* Those with about as much work as the one with most. */
+static size_t count_alike(const sums *s, uint64_t pes, double most_work)
+{
+    size_t alike = 0;
+    for (uint64_t pe = 0; pe < pes; pe++)
+        alike += s->work[pe] * is_uneven > most_work;
+    return alike;
+}
+
+/*
+ * Time in far transfers counts only if the others have such too: else the PE is late because of the
+ * way, and others would be as late with its work.
+ */
 static void find_straggler(const explain_path *path, sums *s, explain_findings *f)
 {
     uint64_t pes = topo_machine_shape(path->machine)->pe_count, best = 0;
-    size_t running = 0;
-    for (uint64_t pe = 0; pe < pes; pe++) {
-        if (s->pes[pe] > s->pes[best])
-            best = pe;
-        if (s->work[pe] > 0)
-            s->sorted[running++] = s->work[pe];
-    }
+    for (uint64_t pe = 0; pe < pes; pe++)
+        best = s->pes[pe] > s->pes[best] ? pe : best;
+    size_t running;
+    double work = s->work[best], median = median_of(s, s->work, pes, work, &running);
     if (running < 2 || (double)s->pes[best] < is_most * (double)path->end)
         return;
-    qsort(s->sorted, running, sizeof *s->sorted, compare_doubles);
     f->straggler = best;
     f->straggler_time = s->pes[best];
-    f->straggler_work = s->work[best] / s->sorted[(running - 1) / 2];
-    double excess = (double)f->straggler_time * (1 - 1 / f->straggler_work);
-    f->has_straggler = f->straggler_work >= is_uneven && excess >= is_excess * (double)path->end;
+    f->straggler_work = work / median;
+    double far = median_of(s, s->far, pes, work, &running) * f->straggler_work;
+    bool is_far_alone = s->far[best] > 2 * far;
+    double near = (double)(s->pes[best] - (is_far_alone ? s->far_pes[best] : 0));
+    double excess = near * (1 - 1 / f->straggler_work);
+    size_t alike = count_alike(s, pes, work);
+    f->has_straggler = f->straggler_work >= is_uneven && excess >= is_excess * (double)path->end &&
+                       (alike == 1 || alike * is_few <= running);
 }
 
 static void find_hot_memory(const explain_path *path, const sums *s, explain_findings *f)
@@ -378,6 +441,8 @@ static kb_time saving_of(const explain_path *path, const explain_step *step,
     if (is_moving && record && record->node != TOPO_NONE && record->queueing > 0 &&
         queue_of(path, step) != part->resource)
         return 0;
+    if (is_moving && record && record->ended == KB_REASON_TCM)
+        return 0; /* a port of the TCM holds it up from its begin */
     if (part->resource == EXPLAIN_ISSUE && !is_issue(path, step, record))
         return 0; /* polling and the like */
     if (part->aspect == EXPLAIN_BANDWIDTH && part->link != TOPO_NONE) {

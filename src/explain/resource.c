@@ -117,7 +117,7 @@ void explain_part_name(explain_resource resource, explain_aspect aspect, kb_text
     if (resource == EXPLAIN_TCM || resource == EXPLAIN_HBM_BANDWIDTH)
         ending = aspect == EXPLAIN_QUEUEING ? endings[aspect] : "";
     else if (resource == EXPLAIN_HBM_LATENCY || resource == EXPLAIN_DMA ||
-             resource == EXPLAIN_LAUNCH)
+             resource == EXPLAIN_LAUNCH || resource == EXPLAIN_PROGRAM)
         ending = "";
     kb_text_printf(text, "%s%s", name, ending);
 }

@@ -22,7 +22,7 @@ for key, groups in path.items():
     if key.startswith("by_"):
         assert sum(group["fs"] for group in groups) == path["fs"], key
 steps = path["path"]
-if len(steps) == path["steps"]:
+if steps and len(steps) == path["steps"]:
     assert steps[0]["from_fs"] == 0 and steps[-1]["to_fs"] == path["fs"]
     assert all(a["to_fs"] == b["from_fs"] for a, b in zip(steps, steps[1:]))
 for step in steps:
@@ -32,6 +32,11 @@ END
 
 check "a link that eight PEs share" names slow_link slow_link
 check "a link that is slow" names slow_link slow_link --set sip.ucie.bw_gbs=16
+check "a link that one PE uses, while others work at home" names slow_link lone_reader \
+    --set sip.ucie.bw_gbs=8
+check "half of the PEs work: no straggler" names vector half
+check "ports of the TCM" names tcm tcm_ports --set cube.pe_tcm.bw_gbs=16
+check "nothing takes time" names nothing nothing
 check "a PE with ten times the work" names straggler straggler
 check "a PE with ten times the work, on 36 PEs" names straggler straggler \
     --set sip.cube_mesh.w=3 --set sip.cube_mesh.h=3 --set cube.pe_layout.pe_per_corner=1
@@ -50,6 +55,10 @@ check "a far operand in a row of cubes" names far_operand far_operand \
     --set sip.cube_mesh.w=5 --set sip.cube_mesh.h=1
 check "vector work" names vector vector_work
 check "vector work on few lanes" names vector vector_work --set cube.pe_math.lanes=24
+
+check "the summary counts ports as the engine's" outcome 0 '*"vector engine busy"*hold it up*' '' \
+    "$kernbench" explain --bench "$here/known_causes.c:tcm_ports" --no-rerun \
+    --set cube.pe_tcm.bw_gbs=16
 
 check "deadlock" outcome 4 '*The run fails: deadlock at *main*cause*' '*cycle: *' "$kernbench" explain \
     --bench "$here/known_causes.c:deadlock"

@@ -39,6 +39,39 @@ KB_KERNEL(read_neighbours, tl_ptr x, int64_t steps)
             tl_load(from + i % 4 * (BLOCK / 4), tl_shape(4 * SIDE, SIDE), TL_F16);
 }
 
+/* The first PE reads the neighbour's slice; the others, near ones, have a little to do at home. */
+KB_KERNEL(read_alone, tl_ptr x, int64_t steps)
+{
+    if (!is_first(tl)) {
+        tl_store(shard_of(tl, x, tl_program_id(1), tl_program_id(0)),
+                 tl_exp(load_tile(tl, x, tl_program_id(0))));
+        return;
+    }
+    for (int64_t i = 0; i < steps; i++)
+        TL_SCOPE
+            tl_load(shard_of(tl, x, 1, 0), tl_shape(4 * SIDE, SIDE), TL_F16);
+}
+
+/* Half of the PEs work, all alike. */
+KB_KERNEL(half_of_them, tl_ptr x, int64_t steps)
+{
+    tl_ptr mine = shard_of(tl, x, tl_program_id(1), tl_program_id(0));
+    tl_tensor tile = load_tile(tl, mine, 0);
+    for (int64_t i = 0; i < (tl_program_id(0) % 2 ? steps : 1); i++)
+        tl_assign(&tile, tl_exp(tile));
+    tl_store(mine, tile);
+}
+
+/* Sums of two tiles, each of which the vector engine reads and writes. */
+KB_KERNEL(sums, tl_ptr x, int64_t steps)
+{
+    tl_ptr mine = shard_of(tl, x, tl_program_id(1), tl_program_id(0));
+    tl_tensor tile = load_tile(tl, mine, 0);
+    for (int64_t i = 0; i < steps; i++)
+        tl_assign(&tile, tl_add(tile, tile));
+    tl_store(mine, tile);
+}
+
 /* All do the same work but the last PE, which does ten times as much. */
 KB_KERNEL(uneven, tl_ptr x, int64_t steps)
 {
@@ -168,6 +201,15 @@ RUN(dependent_products, chain_products)
 RUN(hot_slice, read_first_slice)
 RUN(far_operand, read_far)
 RUN(vector_work, exponentials)
+RUN(lone_reader, read_alone)
+RUN(half, half_of_them)
+RUN(tcm_ports, sums)
+
+static kb_error *run_nothing(kb_bench *bench)
+{
+    kb_tensor x;
+    return make_x(kb_bench_context(bench), &x);
+}
 
 static kb_error *run_launch_latency(kb_bench *bench)
 {
@@ -228,6 +270,10 @@ BENCH(dependent_products, 100)
 BENCH(hot_slice, 60)
 BENCH(far_operand, 60)
 BENCH(vector_work, 40)
+BENCH(lone_reader, 40)
+BENCH(half, 40)
+BENCH(tcm_ports, 40)
+BENCH(nothing, 1)
 BENCH(launch_latency, 12)
 BENCH(deadlock, 4)
 BENCH(fault, 4)
@@ -242,4 +288,5 @@ static const kb_bench_spec bench_few_slots = {.name = "few_slots",
 
 KB_EXPORT_BENCHES(&bench_slow_link, &bench_straggler, &bench_dependent_products, &bench_hot_slice,
                   &bench_far_operand, &bench_vector_work, &bench_launch_latency, &bench_few_slots,
-                  &bench_deadlock, &bench_fault);
+                  &bench_deadlock, &bench_fault, &bench_lone_reader, &bench_half, &bench_tcm_ports,
+                  &bench_nothing);

@@ -49,4 +49,24 @@ small="--set system.sips.count=1 --set sip.cube_mesh.w=2 --set sip.cube_mesh.h=2
         "$kernbench" explain --bench "$here/known_causes.c:vector_work" $small --no-rerun --path-memory 0
 }
 
+# Text that fits into a mail.
+mailable() {
+    # shellcheck disable=SC2086
+    "$kernbench" explain --bench "$here/known_causes.c:vector_work" --quiet $small >"$scratch/out" ||
+        return 1
+    python3 - "$scratch/out" <<'END'
+import sys
+lines = open(sys.argv[1]).read().split("\n")
+assert len(lines) <= 60, len(lines)
+assert max(map(len, lines)) <= 120, max(lines, key=len)
+text = "\n".join(lines)
+for part in ("what would help", "No effect: ", "by source line", "The longest steps", "The bound"):
+    assert part in text, part
+assert "by resource" not in text
+END
+}
+check "short by default" mailable
+# shellcheck disable=SC2086
+check "verbose" outcome 0 '*TCM bandwidth * no effect *by resource *by link*' '' "$kernbench" explain \
+    --bench "$here/known_causes.c:vector_work" $small --verbose
 finish
