@@ -78,6 +78,7 @@ extern const cli_command cli_help_command;
 extern const cli_command cli_list_command;
 extern const cli_command cli_new_command;
 extern const cli_command cli_probe_command;
+extern const cli_command cli_report_command;
 extern const cli_command cli_run_command;
 extern const cli_command cli_runs_command;
 extern const cli_command cli_topo_command;

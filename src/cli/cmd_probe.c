@@ -9,6 +9,7 @@
 #include "json.h"
 #include "machine_options.h"
 #include "progress.h"
+#include "report_page.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ const double probe_loads[PROBE_LOAD_COUNT] = {0.1, 0.2, 0.3, 0.4,  0.5, 0.6,
 
 typedef struct probe_args {
     cli_common common;
-    const char *name;
+    const char *name, *report;
     bool list, load, verbose;
     uint64_t bytes, seed, transfers;
 } probe_args;
@@ -37,6 +38,8 @@ static const cli_option options[] = {
                "prints sweep and route of every case"),
     CLI_OPTION("--load", NULL, CLI_FLAG, probe_args, load,
                "measures latency under load, with many transfers at once"),
+    CLI_OPTION("--report", "FILE", CLI_STRING, probe_args, report,
+               "also writes the results as one HTML page"),
     CLI_OPTION("--transfers", "N", CLI_UINT, probe_args, transfers,
                "with --load: number of transfers per run; default: 4000", .min = 100,
                .max = 10000000),
@@ -182,12 +185,41 @@ static kb_error *measure_all(const probe_view *view, const size_t *which, probe_
     return err;
 }
 
-static kb_code run_single(probe_view *view, const size_t *which)
+/* What makes the same measurement again. */
+static void compose_command(const probe_view *view, const probe_args *args, kb_text *command)
+{
+    kb_text_printf(command, "kernbench probe%s", args->load ? " --load" : "");
+    if (args->name)
+        cli_append_option(command, "--case", args->name);
+    kb_text_printf(command, " --bytes %llu", (unsigned long long)args->bytes);
+    if (args->load)
+        kb_text_printf(command, " --transfers %llu --seed %llu",
+                       (unsigned long long)args->transfers, (unsigned long long)args->seed);
+    cli_machine_options(view->common, command);
+}
+
+static kb_code write_report(const probe_view *view, const probe_args *args)
+{
+    if (!args->report)
+        return KB_OK;
+    json_t *document = probe_document(view);
+    kb_text command = KB_TEXT_INIT;
+    compose_command(view, args, &command);
+    kb_error *err = document ? report_write_document(args->report, document, cli_text(&command))
+                             : kb_error_nomem();
+    kb_text_fini(&command);
+    json_decref(document);
+    return err ? cli_report(err) : KB_OK;
+}
+
+static kb_code run_single(probe_view *view, const probe_args *args, const size_t *which)
 {
     probe_report *reports = kb_alloc_zeroed(view->count, sizeof *reports);
     kb_error *err = reports ? measure_all(view, which, reports) : kb_error_nomem();
     view->reports = reports;
     kb_code code = err ? cli_report(err) : probe_print(view);
+    if (code == KB_OK)
+        code = write_report(view, args);
     for (size_t i = 0; reports && i < view->count; i++)
         probe_result_fini(&reports[i].result);
     free(reports);
@@ -218,12 +250,14 @@ static kb_error *load_all(const probe_view *view, const size_t *which, probe_loa
     return err;
 }
 
-static kb_code run_loaded(probe_view *view, const size_t *which)
+static kb_code run_loaded(probe_view *view, const probe_args *args, const size_t *which)
 {
     probe_load_report *reports = kb_alloc_zeroed(view->count, sizeof *reports);
     kb_error *err = reports ? load_all(view, which, reports) : kb_error_nomem();
     view->load_reports = reports;
     kb_code code = err ? cli_report(err) : probe_print_load(view);
+    if (code == KB_OK)
+        code = write_report(view, args);
     free(reports);
     return code;
 }
@@ -262,7 +296,7 @@ static kb_code run_probe(const cli_call *call)
     kb_code code = which ? select_cases(args, call->machine, which, &view.count)
                          : cli_report(kb_error_nomem());
     if (code == KB_OK)
-        code = args->load ? run_loaded(&view, which) : run_single(&view, which);
+        code = args->load ? run_loaded(&view, args, which) : run_single(&view, args, which);
     free(which);
     return code;
 }

@@ -5,6 +5,7 @@
 #include "machine_options.h"
 #include "obs/obs.h"
 #include "progress.h"
+#include "report_page.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 typedef struct traffic_args {
     cli_common common;
     size_t pattern, process, level;
-    const char *rate, *warmup, *measure, *hot;
+    const char *rate, *warmup, *measure, *hot, *report;
     uint64_t bytes, seed;
 } traffic_args;
 
@@ -44,6 +45,8 @@ static const cli_option options[] = {
     CLI_OPTION("--hot", "X,Y", CLI_STRING, traffic_args, hot,
                "with --pattern hotspot: the destination router; default: the one with PEs\n"
                "nearest to the middle"),
+    CLI_OPTION("--report", "FILE", CLI_STRING, traffic_args, report,
+               "also writes the results as one HTML page"),
 };
 
 /* ---- Options ----------------------------------------------------------------------------- */
@@ -335,7 +338,7 @@ static json_t *result_json(const traffic_view *v)
         cli_json_real(per_second(r->hops, r->wall_s)));
 }
 
-static kb_code print_json(const traffic_view *v)
+static json_t *make_document(const traffic_view *v)
 {
     json_t *document = options_json(v), *result = result_json(v);
     if (!document || !result || json_object_update(document, result) != 0) {
@@ -343,7 +346,7 @@ static kb_code print_json(const traffic_view *v)
         document = NULL;
     }
     json_decref(result);
-    return cli_json_print(document);
+    return document;
 }
 
 /* ---- Running ----------------------------------------------------------------------------- */
@@ -377,7 +380,41 @@ static void sum_kinds(const topo_machine *machine, const link_classes *classes,
     qsort(kinds, classes->all.count, sizeof *kinds, compare_kinds);
 }
 
-static kb_code print_result(traffic_view *v, const traffic_link *links)
+static void append_number(kb_text *command, const char *option, uint64_t number)
+{
+    kb_text_printf(command, " %s %llu", option, (unsigned long long)number);
+}
+
+/* What makes the same measurement again. */
+static void compose_command(const traffic_view *v, const traffic_args *args, kb_text *command)
+{
+    kb_text_puts(command, "kernbench traffic");
+    cli_append_option(command, "--pattern", traffic_pattern_names[args->pattern]);
+    cli_append_option(command, "--level", traffic_level_names[args->level]);
+    cli_append_option(command, "--process", traffic_process_names[args->process]);
+    cli_append_option(command, "--rate", args->rate);
+    append_number(command, "--bytes", v->options->bytes);
+    append_number(command, "--seed", args->seed);
+    cli_append_option(command, "--warmup-ns", args->warmup);
+    cli_append_option(command, "--measure-ns", args->measure);
+    if (args->hot)
+        cli_append_option(command, "--hot", args->hot);
+    cli_machine_options(v->common, command);
+}
+
+static kb_code write_report(const traffic_view *v, const traffic_args *args)
+{
+    json_t *document = make_document(v);
+    kb_text command = KB_TEXT_INIT;
+    compose_command(v, args, &command);
+    kb_error *err = document ? report_write_document(args->report, document, cli_text(&command))
+                             : kb_error_nomem();
+    kb_text_fini(&command);
+    json_decref(document);
+    return err ? cli_report(err) : KB_OK;
+}
+
+static kb_code print_result(traffic_view *v, const traffic_args *args, const traffic_link *links)
 {
     link_classes classes;
     kb_error *err = link_classes_init(&classes, v->machine);
@@ -389,7 +426,9 @@ static kb_code print_result(traffic_view *v, const traffic_link *links)
         sum_kinds(v->machine, &classes, links, kinds);
         v->kinds = kinds;
         v->kind_count = classes.all.count;
-        code = v->common->json ? print_json(v) : print_text(v);
+        code = v->common->json ? cli_json_print(make_document(v)) : print_text(v);
+        if (code == KB_OK && args->report)
+            code = write_report(v, args);
     } else {
         code = cli_report(kb_error_nomem());
     }
@@ -411,7 +450,7 @@ static kb_code run_with(const cli_call *call, traffic_options o)
         return cli_report(err);
     traffic_view view = {
         .machine = call->machine, .common = call->common, .options = &o, .result = &result};
-    return print_result(&view, o.links);
+    return print_result(&view, call->args, o.links);
 }
 
 static kb_code run_traffic(const cli_call *call)

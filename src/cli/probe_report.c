@@ -210,11 +210,11 @@ static json_t *skipped_json(const probe_view *view)
     return skipped;
 }
 
-static kb_code print_json(const probe_view *view)
+static json_t *single_document(const probe_view *view)
 {
-    return cli_json_print(json_pack(
-        "{s:o, s:o, s:o}", "topology", cli_json_machine(view->machine, &view->common->settings),
-        "cases", cli_rows_json(&cases, view->machine, view), "skipped", skipped_json(view)));
+    return json_pack("{s:o, s:o, s:o}", "topology",
+                     cli_json_machine(view->machine, &view->common->settings), "cases",
+                     cli_rows_json(&cases, view->machine, view), "skipped", skipped_json(view));
 }
 
 static json_t *load_json(const probe_view *view, const probe_load_report *report)
@@ -228,15 +228,19 @@ static json_t *load_json(const probe_view *view, const probe_load_report *report
                      cli_rows_json(&loads, view->machine, report));
 }
 
-static kb_code print_load_json(const probe_view *view)
+static json_t *load_document(const probe_view *view)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < view->count; i++)
         cli_json_append(&array, load_json(view, &view->load_reports[i]));
-    return cli_json_print(json_pack("{s:o, s:I, s:o, s:o}", "topology",
-                                    cli_json_machine(view->machine, &view->common->settings),
-                                    "seed", (json_int_t)view->seed, "cases", array, "skipped",
-                                    skipped_json(view)));
+    return json_pack("{s:o, s:I, s:o, s:o}", "topology",
+                     cli_json_machine(view->machine, &view->common->settings), "seed",
+                     (json_int_t)view->seed, "cases", array, "skipped", skipped_json(view));
+}
+
+json_t *probe_document(const probe_view *view)
+{
+    return view->load_reports ? load_document(view) : single_document(view);
 }
 
 /* ---- All cases --------------------------------------------------------------------------- */
@@ -486,7 +490,7 @@ static kb_code print_text(const probe_view *view)
 
 kb_code probe_print(const probe_view *view)
 {
-    return view->common->json ? print_json(view) : print_text(view);
+    return view->common->json ? cli_json_print(single_document(view)) : print_text(view);
 }
 
 /* ---- Under load -------------------------------------------------------------------------- */
@@ -527,5 +531,5 @@ static kb_code print_load_text(const probe_view *view)
 
 kb_code probe_print_load(const probe_view *view)
 {
-    return view->common->json ? print_load_json(view) : print_load_text(view);
+    return view->common->json ? cli_json_print(load_document(view)) : print_load_text(view);
 }

@@ -4,6 +4,8 @@
 
 #include "measure/measure.h"
 
+#include <jansson.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,6 +48,9 @@ typedef struct probe_view {
 /* Print as text or as JSON. */
 KB_MUST_USE kb_code probe_print(const probe_view *view);
 KB_MUST_USE kb_code probe_print_load(const probe_view *view);
+
+/* What both print as JSON; NULL if out of memory. */
+json_t *probe_document(const probe_view *view);
 
 /* ---- probe_overheads.c ---- */
 

@@ -11,12 +11,13 @@
 #include "cli.h"
 #include "files.h"
 #include "json.h"
+#include "run_report.h"
 #include "templates.h"
 
 /* The scripts, in the order in which they refer to each other. */
 static const char *const scripts[] = {
-    report_text_js, report_svg_js,  report_table_js, report_machine_js, report_timeline_js,
-    report_time_js, report_path_js, report_plots_js, report_page_js,
+    report_text_js, report_svg_js,  report_table_js, report_machine_js,  report_timeline_js,
+    report_time_js, report_path_js, report_plots_js, report_measured_js, report_page_js,
 };
 
 static void add_escaped_html(kb_text *page, const char *text)
@@ -111,4 +112,45 @@ json_t *report_begin(const char *kind, const char *title, const char *command,
     cli_json_set(&data, "version", json_string(kb_version()));
     cli_json_set(&data, "document", copy_document(document));
     return data;
+}
+
+/* The kinds of documents, by a key that no other kind has. */
+static const struct {
+    const char *key, *kind;
+} kinds[] = {
+    {"breakdown", "run"},
+    {"pattern", "traffic"},
+    {"cases", "probe"},
+    {"points", "sweep"},
+};
+
+static const char *kind_of(const json_t *document)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (json_object_get(document, kinds[i].key))
+            return kinds[i].kind;
+    return NULL;
+}
+
+/* "traffic on default" */
+static void compose_title(const char *kind, const json_t *document, kb_text *title)
+{
+    const json_t *machine = json_object_get(document, "topology");
+    const char *name = json_string_value(json_object_get(machine, "name"));
+    kb_text_printf(title, "%s%s%s", kind, name ? " on " : "", name ? name : "");
+}
+
+kb_error *report_write_document(const char *path, const json_t *document, const char *command)
+{
+    const char *kind = kind_of(document);
+    if (!kind)
+        return kb_error_new(KB_ERR_INPUT,
+                            "not a document of run, probe, traffic or sweep with --json");
+    if (strcmp(kind, "run") == 0)
+        return report_write_page(path, run_report_begin(document, command));
+    kb_text title = KB_TEXT_INIT;
+    compose_title(kind, document, &title);
+    json_t *data = report_begin(kind, cli_text(&title), command, document);
+    kb_text_fini(&title);
+    return report_write_page(path, data);
 }

@@ -19,6 +19,13 @@
 /* Writes the page; takes `data` over, which may be NULL for want of memory. */
 KB_MUST_USE kb_error *report_write_page(const char *path, json_t *data);
 
+/*
+ * Writes the page of what a command prints with --json: run, probe, traffic or sweep. What it is
+ * is found in the document, which stays the caller's.
+ */
+KB_MUST_USE kb_error *report_write_document(const char *path, const json_t *document,
+                                            const char *command);
+
 /* The data of a report of this kind; NULL if out of memory. `document` stays the caller's. */
 json_t *report_begin(const char *kind, const char *title, const char *command,
                      const json_t *document);

@@ -18,6 +18,7 @@ extern const char report_timeline_js[];
 extern const char report_time_js[];
 extern const char report_path_js[];
 extern const char report_plots_js[];
+extern const char report_measured_js[];
 extern const char report_page_js[];
 
 #endif

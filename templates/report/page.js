@@ -69,10 +69,16 @@ const SECTIONS = {
         causesSection, pathSection, collectiveSection, machineSection, timelineSection,
         kernelsSection, linesSection, unitsSection, rooflineSection, waitsSection, trafficSection,
     ],
+    traffic: [trafficLinksSection, trafficKindsSection],
+    probe: [loadSection, casesSection],
+    sweep: [sweepPlotSection, paretoSection, effectsSection, pointsSection],
 };
 
 const HEADLINES = {
     run: (data) => [data.document.verdict, runFigures(data.document)],
+    traffic: trafficHeadline,
+    probe: probeHeadline,
+    sweep: sweepHeadline,
 };
 
 /* Adds the sections one after the other, and lets the browser paint in between. */

@@ -6,7 +6,8 @@ function makePlot({ label, x, y, width = 640, height = 340 }) {
     const bottom = height - 46;
     const svg = makeSvg("svg",
         { viewBox: `0 0 ${width} ${height}`, width, role: "img", "aria-label": label });
-    const sx = makeScale(x.low, x.high, left, width - 16, x.log);
+    const right = width - 34;
+    const sx = makeScale(x.low, x.high, left, right, x.log);
     const sy = makeScale(y.low, y.high, bottom, 14, y.log);
     const ticks = (a, count) => a.log ? logTicks(a.low, a.high, a.base) : roundTicks(a.low, a.high, count);
     for (const tick of ticks(x, 6)) {
@@ -17,13 +18,13 @@ function makePlot({ label, x, y, width = 640, height = 340 }) {
     }
     for (const tick of ticks(y, 5)) {
         svg.append(makeSvg("line",
-            { class: "grid", x1: left, x2: width - 16, y1: sy(tick), y2: sy(tick) }));
+            { class: "grid", x1: left, x2: right, y1: sy(tick), y2: sy(tick) }));
         svg.append(makeSvg("text", { class: "axis", x: left - 8, y: sy(tick) + 4,
             "text-anchor": "end" }, y.format(tick)));
     }
     svg.append(makeSvg("rect",
-        { class: "frame", x: left, y: 14, width: width - 16 - left, height: bottom - 14 }));
-    svg.append(makeSvg("text", { class: "axis", x: (left + width - 16) / 2, y: height - 8,
+        { class: "frame", x: left, y: 14, width: right - left, height: bottom - 14 }));
+    svg.append(makeSvg("text", { class: "axis", x: (left + right) / 2, y: height - 8,
         "text-anchor": "middle" }, x.title));
     svg.append(makeSvg("text", { class: "axis", transform: `translate(14 ${(14 + bottom) / 2})` +
         " rotate(-90)", "text-anchor": "middle" }, y.title));
@@ -34,7 +35,7 @@ function plotCurve(plot, points, colour, options = {}) {
     const d = points.map(([x, y], i) => `${i ? "L" : "M"}${plot.sx(x)} ${plot.sy(y)}`).join("");
     plot.svg.append(makeSvg("path", {
         d, fill: "none", stroke: colour, "stroke-width": 2,
-        "stroke-dasharray": options.dashed ? "6 4" : null,
+        "stroke-dasharray": options.dashes,
     }));
     if (!options.describe) {
         return;
@@ -219,7 +220,7 @@ function collectiveSection(data) {
         y: { low: Math.min(...values) / 1.5, high: Math.max(...values) * 1.5, log: true,
             title: "bus bandwidth, GB/s", format: formatNumber },
     });
-    plotCurve(plot, limits.map((r) => [r.size, r.limit]), "var(--quiet)", { dashed: true });
+    plotCurve(plot, limits.map((r) => [r.size, r.limit]), "var(--quiet)", { dashes: "6 4" });
     plotCurve(plot, rows.map((r) => [r.size, r.busbw]), "var(--series1)", {
         describe: ([size, busbw]) => `${formatBytes(size)}: ${formatRate(busbw)}`,
     });

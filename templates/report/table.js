@@ -44,7 +44,7 @@ function makeTable(name, columns, rows, options = {}) {
         const bar = column.bar && largest[i] > 0 ? make("span", { class: "bar" },
             make("span", { style: `width:${(100 * (value || 0)) / largest[i]}%` })) : null;
         return make("td", { class: column.text ? "number" : i === 0 ? "name" : null },
-            swatch, bar, text);
+            swatch, bar, bar ? make("span", { class: "figure" }, text) : text);
     }
 
     function draw() {

@@ -40,7 +40,7 @@ check "help lists all commands" same_commands in_table
 check "./kb help lists the same" same_commands listed_by_kb
 
 check "unknown command" \
-    outcome 2 '' "kernbench: unknown command 'frobnicate': expected run, list, *, help or version" "$kernbench" frobnicate
+    outcome 2 '' "kernbench: unknown command 'frobnicate'; see kernbench --help" "$kernbench" frobnicate
 check "mistyped command" \
     outcome 2 '' "kernbench: unknown command 'vesion'; did you mean 'version'?" "$kernbench" vesion
 check "mistyped option" \

@@ -19,7 +19,7 @@ refused() {
 near() { check "near: $2" refused "$@"; }
 
 near "unknown command 'tpoo'; did you mean 'topo'[?]" tpoo
-near "unknown command 'xyzzy': expected run, *, list, *, help or version" xyzzy
+near "unknown command 'xyzzy'; see kernbench --help" xyzzy
 near "unknown option '--topolgy'; did you mean '--topology'[?]" topo --topolgy default
 near "unknown option '--topolgy=x'; did you mean '--topology'[?]" topo --topolgy=x
 near "unknown subcommand 'pln': expected plan, print or tune; did you mean 'plan'[?]" ccl pln

@@ -70,7 +70,50 @@ unchanged() { run --bench ccl_allreduce --json 2>/dev/null | without_host >witho
     cmp without with; }
 check "nothing changes by the report" unchanged
 
+# ---- Pages of documents and of other commands
+
+# made NAME COMMAND...: the command, with --report or -o at its end, makes NAME.html.
+made() {
+    name=$1
+    shift
+    "$kernbench" "$@" "$name.html" >/dev/null || return 1
+    python3 "$here/check_report.py" "$name.html" 10000000 >"$name.json"
+}
+run --bench gemm_single_pe --save runs.db --quiet >/dev/null
+check "a saved run" made saved report @last --store runs.db -o
+check "a saved run has its command" data saved.json \
+    "d['command'].startswith('kernbench run --bench gemm_single_pe')"
+run --bench ccl_allreduce --json 2>/dev/null >run.json
+check "a document" made document report run.json -o
+check "traffic at saturation" made traffic traffic --rate 0.9 --measure-ns 300 --warmup-ns 100 --report
+check "its command" data traffic.json "'--rate 0.9' in d['command'] and d['kind'] == 'traffic'"
+check "a probe" made probe probe --report
+check "a probe under load" made load probe --load --transfers 100 --report
+check "its curves" data load.json "all(len(c['load']) == 12 for c in d['document']['cases'])"
+cat >sweep-document.json <<'END'
+{"points": [
+ {"axes": {"m": 64, "bw": 128}, "status": "ok", "ok": true, "message": null,
+  "bottleneck": "matrix", "figures": {"sim_ns": 10, "metrics.tflops": 2}},
+ {"axes": {"m": 64, "bw": 512}, "status": "ok", "ok": true, "message": null,
+  "bottleneck": "matrix", "figures": {"sim_ns": 8, "metrics.tflops": 3}},
+ {"axes": {"m": 128, "bw": 128}, "status": "failed", "ok": false,
+  "message": "</script><b>", "bottleneck": null, "figures": {}}],
+ "axes": [{"axis": "m", "compared": 1, "changed": 1, "on": []},
+  {"axis": "bw", "compared": 1, "changed": 1, "on": []}],
+ "best": {"point": 1, "figure": "sim_ns", "value": 8, "equal": 1}, "pareto": [1]}
+END
+check "a sweep" made sweep report sweep-document.json -o
+
 # ---- Mistakes
+
+check "no run" outcome 2 '' '*missing run*' "$kernbench" report -o x.html
+check "no page" outcome 2 '' '*missing -o*' "$kernbench" report run.json
+check "an unknown run" outcome 2 '' '*' "$kernbench" report zzz --store runs.db -o x.html
+echo '[1' >cut.json
+check "no JSON" outcome 2 '' '*cut.json:*not a JSON document*' "$kernbench" report cut.json -o x.html
+echo '{"a": 1}' >other.json
+check "another document" outcome 2 '' '*not a document of run*' "$kernbench" report other.json \
+    -o x.html
 
 check "a folder that does not exist" outcome 2 '*' '*none/r.html*' "$kernbench" run \
     --bench gemm_single_pe --report none/r.html
@@ -83,7 +126,8 @@ check "and it is whole" python3 "$here/check_report.py" fault.html 10000000
 
 status=0
 /usr/bin/python3 "$here/drive_report.py" "$scratch/gemm.html" "$scratch/collective.html" \
-    "$scratch/attention.html" "$scratch/hostile.html" "$scratch/empty.html" || status=$?
+    "$scratch/attention.html" "$scratch/hostile.html" "$scratch/empty.html" \
+    "$scratch/saved.html" "$scratch/traffic.html" "$scratch/load.html" "$scratch/sweep.html" || status=$?
 if [ "$status" -ne 77 ]; then
     check "pages in a browser" test "$status" -eq 0
 fi
