@@ -121,8 +121,7 @@ const cli_command cli_report_command = {
         "RUN is the id of a run in a store, or @last. FILE.json is what run, probe, traffic or\n"
         "sweep printed with --json. The page needs no network and no other file.\n"
         "\n"
-        "run --report makes a page with more: the machine and its units over time, and the\n"
-        "critical path.\n",
+        "run --report makes a page with more: the machine and its units over time.\n",
     .example = "Example: kernbench run --bench gemm_single_pe --save && kernbench report @last -o "
                "gemm.html\n"
                "Example: kernbench probe --load --json > load.json && kernbench report load.json "

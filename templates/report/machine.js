@@ -70,7 +70,7 @@ function nodePoint(layout, [kind, sip, cube, index]) {
     case "switch":
         return [layout.width / 2, 48];
     case "pcie_ep":
-        return [x + layout.sip.w / 2, y + 32];
+        return [x + layout.sip.w / 2, y];
     case "io_ucie":
         return [layout.cubeAt(sip, index)[0] + layout.cube.w / 2, y + 52];
     case "sip_port":
@@ -211,14 +211,23 @@ function drawMachine(layout, data, state) {
         const share = (bin) => Math.max(0, ...links.map((l) => shareOf(l.bins, bin)));
         box(x + 18, y + 32, layout.sip.w - 36, 20, (bin) => linkColour(share(bin)),
             () => `sip${sip}.io\nbusiest link ${formatPercent(share(state.bin))} busy`);
-        svg.append(makeSvg("text", { x: x + 26, y: y + 46, class: "axis",
+        svg.append(makeSvg("text", { x: x + 26, y: y + 46, class: "axis on-heat",
             "pointer-events": "none" }, "IO chiplet"));
         drawWires(sip);
     }
 
+    /* A link between SIPs goes from a port to the network of the other SIP: it is drawn to the
+     * side that faces the port. */
+    function endOf(link) {
+        const [kind, sip] = link.to;
+        const [fromKind, fromSip, , side] = link.from;
+        return fromKind === "sip_port" && kind === "io_noc" && sip !== fromSip ?
+            ["sip_port", sip, 0, (side + 2) % 4] : link.to;
+    }
+
     function drawLink(link) {
         const from = nodePoint(layout, link.from);
-        const to = nodePoint(layout, link.to);
+        const to = nodePoint(layout, endOf(link));
         if (!from || !to) {
             return;
         }
@@ -230,10 +239,13 @@ function drawMachine(layout, data, state) {
         svg.append(path, target);
     }
 
+    /* Links of the host pass below the SIPs. */
+    const isOfHost = (link) => [link.from[0], link.to[0]].some((k) => k === "host" || k === "switch");
+    data.links.filter(isOfHost).forEach(drawLink);
     for (let sip = 0; sip < machine.sips; sip++) {
         drawSip(sip);
     }
-    data.links.forEach(drawLink);
+    data.links.filter((link) => !isOfHost(link)).forEach(drawLink);
     for (let sip = 0; sip < machine.sips; sip++) {
         for (let cube = 0; cube < machine.cubes; cube++) {
             drawCube(sip, cube);

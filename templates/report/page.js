@@ -99,6 +99,7 @@ function addSections(data, builders) {
 
 function buildPage() {
     const data = JSON.parse(document.getElementById("data").textContent);
+    data.critical_path = data.critical_path || data.document.critical_path; // of saved runs
     if (data.activity && data.activity.bins === 0) {
         data.activity = null; // no time has passed
     }
