@@ -60,16 +60,18 @@ enum { LISTED_STEPS = 10000 };
 
 static kb_code print(const explain_args *args, const json_t *path, const json_t *table)
 {
-    explain_print_headline(path);
-    putchar('\n');
     kb_code code = KB_OK;
+    explain_print_headline(path);
+    if (explain_fs(path, "fs") == 0)
+        return KB_OK;
+    putchar('\n');
     if (table) {
         code = what_if_print(path, table, args->verbose);
         putchar('\n');
     }
     if (code == KB_OK)
         code = explain_print_groups(path, args->verbose, args->path);
-    if (code == KB_OK && json_object_get(path, "bound")) {
+    if (code == KB_OK && json_is_object(json_object_get(path, "bound"))) {
         putchar('\n');
         code = explain_print_bound(path);
     }
@@ -91,7 +93,7 @@ static kb_code explain(const explain_args *args, what_if *runs)
     json_t *document = NULL, *table = NULL;
     kb_code of_run = what_if_base(runs, &document), code = KB_OK;
     const json_t *path = json_object_get(document, "critical_path");
-    if (path && of_run == KB_OK && !args->no_rerun)
+    if (explain_fs(path, "fs") > 0 && of_run == KB_OK && !args->no_rerun)
         code = what_if_measure(runs, path, &table);
     if (path && code == KB_OK)
         code = show(args, document, table);

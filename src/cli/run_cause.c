@@ -439,6 +439,10 @@ static json_t *bound_json(const view *v, const run_outcome *outcome)
     }
     add_stated_bounds(outcome, &all);
     kb_time time = (kb_time)(lowest->seconds * (double)KB_S);
+    if (time == 0) {
+        json_decref(all);
+        return json_null();
+    }
     return json_pack(
         "{s:s, s:s, s:I, s:o, s:I, s:o, s:o}", "name", lowest->name, "key", lowest->key, "fs",
         (json_int_t)time, "share", cli_json_real(run_share(time, v->path->end)), "gap_fs",

@@ -42,6 +42,7 @@ typedef struct result {
 
 typedef struct candidate {
     const char *key, *name;
+    bool is_group;             /* of resources that are candidates too */
     const char *own;           /* a setting of the user's, which has one run: factor 2; else NULL */
     kb_text settings[FACTORS]; /* lines */
     kb_time estimate[FACTORS]; /* negative: none */
@@ -286,6 +287,25 @@ static kb_time estimate_of(const json_t *path, const char *key, const char *fact
     return -1;
 }
 
+/* Links in series that are as slow as each other, or as the memory behind them, help only together;
+ * and a latency is that of many. */
+static bool add_all_of_routes(what_if *runs)
+{
+    candidate c = {.key = "memories_and_links", .name = "all memories and links", .is_group = true};
+    bool good = true;
+    for (int f = 0; f < FACTORS; f++) {
+        c.estimate[f] = -1;
+        for (int is = EXPLAIN_HBM_BANDWIDTH; is <= EXPLAIN_WIRES; is++)
+            explain_better(runs->has.machine, (explain_resource)is, factors[f], &c.settings[f]);
+        good &= !c.settings[f].failed;
+    }
+    if (good && kb_vec_push(&runs->candidates, c))
+        return true;
+    for (int f = 0; f < FACTORS; f++)
+        kb_text_fini(&c.settings[f]);
+    return false;
+}
+
 static bool add_candidates(what_if *runs, const json_t *path)
 {
     for (int is = 0; is < EXPLAIN_PROGRAM; is++) {
@@ -314,7 +334,7 @@ static bool add_candidates(what_if *runs, const json_t *path)
         if (c.settings[HALF].failed || !kb_vec_push(&runs->candidates, c))
             return false;
     }
-    return true;
+    return add_all_of_routes(runs);
 }
 
 /* ---- Running several --------------------------------------------------------------------- */
@@ -572,6 +592,12 @@ static kb_time best_gain(const what_if *runs, const candidate *c)
     return gain_of(runs, &c->results[HALF]) != 0 ? gain_of(runs, &c->results[HALF]) : best;
 }
 
+/* By gain; a group comes behind what it consists of. */
+static bool is_before(const what_if *runs, const candidate *a, const candidate *b)
+{
+    return a->is_group != b->is_group ? b->is_group : best_gain(runs, a) > best_gain(runs, b);
+}
+
 static json_t *table_json(const what_if *runs)
 {
     size_t count = runs->candidates.count;
@@ -580,9 +606,8 @@ static json_t *table_json(const what_if *runs)
     for (size_t n = 0; n < count && done; n++) {
         size_t best = SIZE_MAX;
         for (size_t i = 0; i < count; i++)
-            if (!done[i] &&
-                (best == SIZE_MAX || best_gain(runs, &runs->candidates.items[i]) >
-                                         best_gain(runs, &runs->candidates.items[best])))
+            if (!done[i] && (best == SIZE_MAX || is_before(runs, &runs->candidates.items[i],
+                                                           &runs->candidates.items[best])))
                 best = i;
         done[best] = true;
         cli_json_append(&table, candidate_json(runs, &runs->candidates.items[best]));

@@ -115,11 +115,16 @@ static kb_time drain_of(const topo_machine *machine)
 
 static void divide_product(division *d, const explain_step *step, const explain_record *record)
 {
+    bool fills_per_fold = topo_machine_shape(d->path->machine)->pe.gemm_fill_per_fold;
     kb_time drains = record->end - drain_of(d->path->machine);
     kb_time busy_until = drains > record->start ? drains : record->start;
     add_part(d, EXPLAIN_MATRIX, EXPLAIN_WORK,
              (step->to < busy_until ? step->to : busy_until) - step->from, TOPO_NONE);
-    add_part(d, EXPLAIN_MATRIX, EXPLAIN_DRAIN, d->left, TOPO_NONE);
+    /* If the engine, not the result, was waited for, what held it up is a port of the TCM: the next
+     * product does not wait for this one's drain. */
+    bool is_held_up = step->led_by == KB_REASON_UNIT && step->to < record->end && !fills_per_fold;
+    if (!is_held_up)
+        add_part(d, EXPLAIN_MATRIX, EXPLAIN_DRAIN, d->left, TOPO_NONE);
 }
 
 static void divide_own(division *d, const explain_step *step, const explain_record *record)

@@ -198,9 +198,11 @@ static void sign(explain_path *path)
         add_hash(&hash, (uint64_t)record->at << 16 | (uint64_t)site->unit << 8 | record->ended);
         add_hash(&hash, (uint64_t)site->line);
         add_text_hash(&hash, site->name);
-        for (uint32_t k = path->first_part.items[i]; k < path->first_part.items[i + 1]; k++)
-            if (path->parts.items[k].link != TOPO_NONE)
-                add_hash(&hash, path->parts.items[k].link);
+        for (uint32_t k = path->first_part.items[i]; k < path->first_part.items[i + 1]; k++) {
+            const explain_part *part = &path->parts.items[k];
+            bool has_link = part->link != TOPO_NONE;
+            add_hash(&hash, has_link ? part->link : (uint64_t)part->resource << 8 | part->aspect);
+        }
         add_hash(&waits, (uint64_t)record->queueing);
     }
     path->signature = hash;

@@ -35,8 +35,13 @@ check "a link that is slow" names slow_link slow_link --set sip.ucie.bw_gbs=16
 check "a link that one PE uses, while others work at home" names slow_link lone_reader \
     --set sip.ucie.bw_gbs=8
 check "half of the PEs work: no straggler" names vector half
+check "products" names matrix products
+check "products that are faster than the ports of the TCM" names tcm products \
+    --set cube.pe_gemm.cycle_ns=0.125
 check "ports of the TCM" names tcm tcm_ports --set cube.pe_tcm.bw_gbs=16
 check "nothing takes time" names nothing nothing
+check "nothing to measure" outcome 0 '*nothing takes simulated time.' '' "$kernbench" explain \
+    --bench "$here/known_causes.c:nothing"
 check "a PE with ten times the work" names straggler straggler
 check "a PE with ten times the work, on 36 PEs" names straggler straggler \
     --set sip.cube_mesh.w=3 --set sip.cube_mesh.h=3 --set cube.pe_layout.pe_per_corner=1

@@ -62,6 +62,15 @@ KB_KERNEL(half_of_them, tl_ptr x, int64_t steps)
     tl_store(mine, tile);
 }
 
+/* Products that do not depend on each other. */
+KB_KERNEL(many_products, tl_ptr x, int64_t steps)
+{
+    tl_ptr mine = shard_of(tl, x, tl_program_id(1), tl_program_id(0));
+    tl_tensor a = tl_load(mine, tl_shape(8 * SIDE, SIDE), TL_F16), b = load_tile(tl, mine, 8);
+    for (int64_t i = 0; i < steps; i++)
+        tl_free(tl_dot(a, b));
+}
+
 /* Sums of two tiles, each of which the vector engine reads and writes. */
 KB_KERNEL(sums, tl_ptr x, int64_t steps)
 {
@@ -204,6 +213,19 @@ RUN(vector_work, exponentials)
 RUN(lone_reader, read_alone)
 RUN(half, half_of_them)
 RUN(tcm_ports, sums)
+RUN(products, many_products)
+
+/* Bytes of the host, over its link and then one that is as fast. */
+static kb_error *run_upload(kb_bench *bench)
+{
+    static const float zeros[1 << 16];
+    kb_tensor_spec spec = {.name = "x", .dtype = KB_F32, .shape = KB_SHAPE(1 << 16)};
+    kb_context *ctx = kb_bench_context(bench);
+    kb_tensor host, x;
+    KB_TRY(kb_from_host(ctx, &spec, zeros, sizeof zeros, &host));
+    KB_TRY(kb_empty(ctx, &spec, &x));
+    return kb_tensor_copy(ctx, x, host, KB_TIMED);
+}
 
 static kb_error *run_nothing(kb_bench *bench)
 {
@@ -274,6 +296,8 @@ BENCH(lone_reader, 40)
 BENCH(half, 40)
 BENCH(tcm_ports, 40)
 BENCH(nothing, 1)
+BENCH(products, 20)
+BENCH(upload, 1)
 BENCH(launch_latency, 12)
 BENCH(deadlock, 4)
 BENCH(fault, 4)
@@ -289,4 +313,4 @@ static const kb_bench_spec bench_few_slots = {.name = "few_slots",
 KB_EXPORT_BENCHES(&bench_slow_link, &bench_straggler, &bench_dependent_products, &bench_hot_slice,
                   &bench_far_operand, &bench_vector_work, &bench_launch_latency, &bench_few_slots,
                   &bench_deadlock, &bench_fault, &bench_lone_reader, &bench_half, &bench_tcm_ports,
-                  &bench_nothing);
+                  &bench_nothing, &bench_upload, &bench_products);

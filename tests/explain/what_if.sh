@@ -37,6 +37,7 @@ small="--set system.sips.count=1 --set sip.cube_mesh.w=2 --set sip.cube_mesh.h=2
     check "measured: vector work" measured vector vector_work $small --param steps=10
     check "measured: few slots" measured queue_slots few_slots $small --param steps=300
     check "measured: dependent products" measured matrix dependent_products $small --param steps=20
+    check "measured: products" measured matrix products $small
     check "measured: one's own" outcome 0 '*cube.pe_math.lanes=128*' '' "$kernbench" explain \
         --bench "$here/known_causes.c:vector_work" $small --what-if cube.pe_math.lanes=128
     check "measured: one's own is wrong" outcome 0 '*lanes=zero * fails *' '' "$kernbench" explain \
@@ -69,4 +70,20 @@ check "short by default" mailable
 # shellcheck disable=SC2086
 check "verbose" outcome 0 '*TCM bandwidth * no effect *by resource *by link*' '' "$kernbench" explain \
     --bench "$here/known_causes.c:vector_work" $small --verbose
+# Links in series: none gains half of what they do together.
+in_series() {
+    # shellcheck disable=SC2086
+    "$kernbench" explain --bench "$here/known_causes.c:upload" --quiet --json $small >"$scratch/out" ||
+        return 1
+    python3 - "$scratch/out" <<'END'
+import json, sys
+document = json.load(open(sys.argv[1]))
+assert document["critical_path"]["cause"] == "host_request", document["critical_path"]["headline"]
+gains = {one["resource"]: one["measured"]["2"]["gain"] for one in document["what_if"]}
+together = gains.pop("memories_and_links")
+assert document["what_if"][-1]["resource"] == "memories_and_links"
+assert together > 0.3 and max(gains.values()) < together / 2, (together, gains)
+END
+}
+check "links in series" in_series
 finish
