@@ -233,14 +233,16 @@ function drawMachine(layout, data, state) {
         }
         const d = linkPath(layout, from, to, link.from[0]);
         const path = makeSvg("path", { d, fill: "none", "stroke-width": 4 });
-        const target = makeSvg("path", { d, fill: "none", "stroke-width": 9, stroke: "transparent" });
+        const target = makeSvg("path",
+            { d, fill: "none", "stroke-width": 9, stroke: "transparent" });
         parts.push((bin) => path.setAttribute("stroke", linkColour(shareOf(link.bins, bin))));
         addTip(target, () => describeLink(link, state.bin));
         svg.append(path, target);
     }
 
     /* Links of the host pass below the SIPs. */
-    const isOfHost = (link) => [link.from[0], link.to[0]].some((k) => k === "host" || k === "switch");
+    const isOfHost = (link) =>
+        [link.from[0], link.to[0]].some((k) => k === "host" || k === "switch");
     data.links.filter(isOfHost).forEach(drawLink);
     for (let sip = 0; sip < machine.sips; sip++) {
         drawSip(sip);
@@ -267,7 +269,7 @@ function linkTable(links, name, bin) {
     const rows = of.map((l) => ({ link: l, share: shareOf(l.bins, bin) }))
         .sort((a, b) => b.share - a.share);
     if (rows.length === 0) {
-        return emptyNote(name ? `No link of ${name} carried anything.` : "No link carried anything.");
+        return emptyNote(`No link${name ? " of " + name : ""} carried anything.`);
     }
     return makeTable(`Links of ${name || "the machine"}`, [
         { title: "link", value: (r) => shortLink(r.link.name) },

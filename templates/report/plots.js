@@ -9,7 +9,8 @@ function makePlot({ label, x, y, width = 640, height = 340 }) {
     const right = width - 34;
     const sx = makeScale(x.low, x.high, left, right, x.log);
     const sy = makeScale(y.low, y.high, bottom, 14, y.log);
-    const ticks = (a, count) => a.log ? logTicks(a.low, a.high, a.base) : roundTicks(a.low, a.high, count);
+    const ticks = (a, count) =>
+        a.log ? logTicks(a.low, a.high, a.base) : roundTicks(a.low, a.high, count);
     for (const tick of ticks(x, 6)) {
         svg.append(makeSvg("line",
             { class: "grid", x1: sx(tick), x2: sx(tick), y1: 14, y2: bottom }));
