@@ -4,8 +4,11 @@
 #include "cli.h"
 #include "explain_report.h"
 #include "json.h"
+#include "machine_options.h"
 #include "path_document.h"
 #include "what_if.h"
+
+#include <string.h>
 
 typedef struct explain_args {
     cli_common common;
@@ -140,6 +143,9 @@ static kb_code check_options(const cli_call *call)
     if (!args->bench && call->word_count == 0)
         return cli_fail(KB_ERR_INPUT, "missing --bench NAME, or a run of a store; see kernbench "
                                       "list and kernbench runs");
+    if (args->what_if.count > 0 && (args->no_rerun || !args->bench))
+        return cli_fail(KB_ERR_INPUT, "--what-if runs the bench again: give --bench, and not "
+                                      "--no-rerun");
     return KB_OK;
 }
 
@@ -155,6 +161,35 @@ static kb_code explain_run(const explain_args *args, const char *name)
     return code;
 }
 
+/* One's own settings, each on top of those of the machine, before anything runs. */
+static kb_code check_what_if(const explain_args *args, const run_program *program)
+{
+    static const char of_collectives[] = "ccl.";
+    kb_code code = KB_OK;
+    for (size_t i = 0; i < args->what_if.count && code == KB_OK; i++) {
+        const char *own = args->what_if.items[i];
+        cli_common with = args->common;
+        with.settings = (cli_list){0};
+        bool good = true;
+        for (size_t k = 0; k < args->common.settings.count; k++)
+            good = good && kb_vec_push(&with.settings, args->common.settings.items[k]);
+        topo_machine *machine = NULL;
+        kb_error *err = NULL;
+        if (!good || !kb_vec_push(&with.settings, own))
+            err = kb_error_nomem();
+        else if (strncmp(own, of_collectives, strlen(of_collectives)) == 0)
+            err = collectives_check_config(&program->collectives, &with.settings);
+        else
+            err = cli_try_machine(&with, &machine);
+        if (err)
+            code = cli_fail(kb_error_code(err), "--what-if %s: %s", own, kb_error_message(err));
+        kb_error_free(err);
+        topo_machine_destroy(machine);
+        kb_vec_fini(&with.settings);
+    }
+    return code;
+}
+
 static kb_code run_explain(const cli_call *call)
 {
     const explain_args *args = call->args;
@@ -162,6 +197,8 @@ static kb_code run_explain(const cli_call *call)
         return explain_run(args, call->words[0]);
     run_program program;
     kb_code code = run_program_open(&program, args->bench, &args->collectives);
+    if (code == KB_OK)
+        code = check_what_if(args, &program);
     if (code == KB_OK)
         code = explain_bench(args, &program, call->machine);
     run_program_close(&program);

@@ -749,6 +749,26 @@ static void print_names(const json_t *path, const json_t *table, row_kind kind, 
     kb_text_fini(&text);
 }
 
+/* "cube.pe_tcm.capacity_mib=4.5 fails: kernbench: kernel 'add_up' ..." */
+static void print_failures(const json_t *table)
+{
+    size_t i;
+    const json_t *one;
+    json_array_foreach(table, i, one)
+    {
+        const json_t *measured = json_object_get(one, "measured");
+        const json_t *own = json_object_get(measured, "own");
+        const json_t *at = own ? own : json_object_get(measured, factor_names[HALF]);
+        if (!json_object_get(at, "fails"))
+            continue;
+        kb_text text = KB_TEXT_INIT;
+        kb_text_printf(&text, "%s fails: %s", explain_string(one, "name"),
+                       explain_string(at, "fails"));
+        cli_print_wrapped(stdout, kb_text_peek(&text));
+        kb_text_fini(&text);
+    }
+}
+
 kb_code what_if_print(const json_t *path, const json_t *table, bool verbose)
 {
     static const cli_column columns[] = {
@@ -770,6 +790,8 @@ kb_code what_if_print(const json_t *path, const json_t *table, bool verbose)
             add_row(path, one, &out);
     }
     kb_code code = cli_table_print(&out, stdout);
+    if (code == KB_OK)
+        print_failures(table);
     for (int kind = 0; kind < ROW_KINDS && !verbose && code == KB_OK; kind++)
         if (said[kind])
             print_names(path, table, (row_kind)kind, said[kind]);

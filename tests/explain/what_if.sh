@@ -40,8 +40,15 @@ small="--set system.sips.count=1 --set sip.cube_mesh.w=2 --set sip.cube_mesh.h=2
     check "measured: products" measured matrix products $small
     check "measured: one's own" outcome 0 '*cube.pe_math.lanes=128*' '' "$kernbench" explain \
         --bench "$here/known_causes.c:vector_work" $small --what-if cube.pe_math.lanes=128
-    check "measured: one's own is wrong" outcome 0 '*lanes=zero * fails *' '' "$kernbench" explain \
-        --bench "$here/known_causes.c:vector_work" $small --what-if cube.pe_math.lanes=zero
+    check "one's own is wrong" outcome 2 '' '*--what-if cube.pe_math.lanes=zero: *' "$kernbench" \
+        explain --bench "$here/known_causes.c:vector_work" $small --what-if cube.pe_math.lanes=zero
+    check "one's own is unknown" outcome 2 '' '*--what-if ccl.no.such=1: *' "$kernbench" explain \
+        --bench "$here/known_causes.c:vector_work" $small --what-if ccl.no.such=1
+    check "one's own is not measured" outcome 2 '' '*--what-if runs the bench again*' "$kernbench" \
+        explain --bench "$here/known_causes.c:vector_work" --no-rerun --what-if cube.pe_math.lanes=8
+    check "measured: one's own is too little" outcome 0 '*capacity_mib=4.0625 * fails *fails: *TCM*' '' "$kernbench" \
+        explain --bench "$here/known_causes.c:products" $small --rerun-seconds 60 \
+        --what-if cube.pe_tcm.capacity_mib=4.0625
     check "no time to measure" outcome 0 '*vector engine * - *' '' "$kernbench" explain \
         --bench "$here/known_causes.c:vector_work" $small --rerun-seconds 0
     check "path" outcome 0 '*The path, 5*command, host to *' '' "$kernbench" explain \
