@@ -19,6 +19,8 @@
 
 kb_config_node *kb_config_root(kb_config *config)
 {
+    if (!config->reading)
+        config->override_problems = config->problems.count;
     config->reading = true;
     return config->root;
 }

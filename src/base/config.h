@@ -64,6 +64,12 @@ void kb_config_override_given(kb_config *config, const char *prefix, const char 
  */
 KB_MUST_USE kb_error *kb_config_finish(kb_config *config);
 
+/*
+ * Instead of kb_config_finish(): an error only if an override names a key that was not asked for,
+ * or could not be applied. Problems of values do not count.
+ */
+KB_MUST_USE kb_error *kb_config_finish_overrides(kb_config *config);
+
 /* The document, always a mapping. */
 kb_config_node *kb_config_root(kb_config *config);
 

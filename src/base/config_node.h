@@ -61,7 +61,8 @@ struct kb_config {
     kb_arena arena;
     kb_config_node *root;
     KB_VEC(kb_config_noted) problems;
-    locale_t c_locale; /* for numbers with a decimal point */
+    locale_t c_locale;        /* for numbers with a decimal point */
+    size_t override_problems; /* how many there were before the first read */
     int override_count;
     bool reading; /* the root was asked for */
     bool finished;

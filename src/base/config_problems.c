@@ -170,11 +170,11 @@ static int by_place(const void *a, const void *b)
     return (x->sequence > y->sequence) - (x->sequence < y->sequence);
 }
 
-kb_error *kb_config_finish(kb_config *config)
+/* An error that lists the problems, NULL if there are none. */
+static kb_error *report(kb_config *config)
 {
     KB_ASSERT(!config->finished);
     config->finished = true;
-    note_unread(config->root);
     if (config->out_of_memory)
         return kb_error_nomem();
     size_t count = config->problems.count;
@@ -200,4 +200,31 @@ kb_error *kb_config_finish(kb_config *config)
         kb_error_add_detail(err, "... and %zu more problem%s", count - shown,
                             kb_plural(count - shown));
     return err;
+}
+
+/* Keeps problems of overrides that are there already, or are noted from `from` on. */
+static void keep_problems_of_keys(kb_config *config, size_t from)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < config->problems.count; i++) {
+        const kb_config_noted *problem = &config->problems.items[i];
+        bool of_key = i < config->override_problems || i >= from;
+        if (of_key && kb_config_is_override(&problem->loc))
+            config->problems.items[kept++] = *problem;
+    }
+    config->problems.count = kept;
+}
+
+kb_error *kb_config_finish_overrides(kb_config *config)
+{
+    size_t of_values = config->problems.count;
+    note_unread(config->root);
+    keep_problems_of_keys(config, of_values);
+    return report(config);
+}
+
+kb_error *kb_config_finish(kb_config *config)
+{
+    note_unread(config->root);
+    return report(config);
 }

@@ -126,11 +126,9 @@ static void free_slot(child_pool *pool, slot *s)
     pool->running--;
 }
 
-void child_pool_destroy(child_pool *pool)
+void child_pool_kill(child_pool *pool)
 {
-    if (!pool)
-        return;
-    for (unsigned i = 0; pool->slots && i < pool->options.slots; i++) {
+    for (unsigned i = 0; i < pool->options.slots; i++) {
         slot *s = &pool->slots[i];
         if (s->pid == 0)
             continue;
@@ -140,6 +138,14 @@ void child_pool_destroy(child_pool *pool)
         child_result_fini(&s->result);
         free_slot(pool, s);
     }
+}
+
+void child_pool_destroy(child_pool *pool)
+{
+    if (!pool)
+        return;
+    if (pool->slots)
+        child_pool_kill(pool);
     free(pool->slots);
     free(pool->fds);
     free(pool);

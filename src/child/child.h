@@ -46,6 +46,9 @@ KB_MUST_USE kb_error *child_pool_create(const child_options *options, child_pool
 /* Kills the children that still run. NULL does nothing. */
 void child_pool_destroy(child_pool *pool);
 
+/* Kills them; none of them is returned by child_wait() any more. */
+void child_pool_kill(child_pool *pool);
+
 /* Children that have not been returned by child_wait(). */
 unsigned child_pool_running(const child_pool *pool);
 

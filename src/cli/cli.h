@@ -81,6 +81,8 @@ extern const cli_command cli_probe_command;
 extern const cli_command cli_report_command;
 extern const cli_command cli_run_command;
 extern const cli_command cli_runs_command;
+extern const cli_command cli_sweep_command;
+extern const cli_command cli_sweep_merge_command;
 extern const cli_command cli_topo_command;
 extern const cli_command cli_traffic_command;
 extern const cli_command cli_validate_command;

@@ -5,10 +5,10 @@
 
 /* In the order that help shows them. */
 const cli_command *const cli_commands[] = {
-    &cli_run_command,    &cli_runs_command,    &cli_explain_command, &cli_compare_command,
-    &cli_report_command, &cli_list_command,    &cli_new_command,     &cli_probe_command,
-    &cli_topo_command,   &cli_ccl_command,     &cli_traffic_command, &cli_validate_command,
-    &cli_help_command,   &cli_version_command,
+    &cli_run_command,      &cli_runs_command,   &cli_sweep_command,   &cli_explain_command,
+    &cli_compare_command,  &cli_report_command, &cli_list_command,    &cli_new_command,
+    &cli_probe_command,    &cli_topo_command,   &cli_ccl_command,     &cli_traffic_command,
+    &cli_validate_command, &cli_help_command,   &cli_version_command,
 };
 const size_t cli_command_count = sizeof cli_commands / sizeof cli_commands[0];
 

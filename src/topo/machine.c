@@ -105,18 +105,36 @@ static void check_size(const topo_description *d, kb_config *config)
  * Reads the source into a description that holds the defaults already. Leaves out the settings of
  * the same key as `without`, which may be NULL.
  */
+static kb_error *read_config(const topo_source *source, const char *without, topo_description *d,
+                             kb_config **config)
+{
+    KB_TRY(load_config(source, config));
+    for (size_t i = 0; i < source->setting_count; i++)
+        if (!without || !same_key(source->settings[i], without))
+            kb_config_override(*config, source->settings[i]);
+    if (source->path || source->text)
+        name_after(source->path ? source->path : "machine", d->name);
+    topo_description_read(d, *config, &source->registry);
+    return NULL;
+}
+
 static kb_error *read_source(const topo_source *source, const char *without, topo_description *d)
 {
     kb_config *config;
-    KB_TRY(load_config(source, &config));
-    for (size_t i = 0; i < source->setting_count; i++)
-        if (!without || !same_key(source->settings[i], without))
-            kb_config_override(config, source->settings[i]);
-    if (source->path || source->text)
-        name_after(source->path ? source->path : "machine", d->name);
-    topo_description_read(d, config, &source->registry);
+    KB_TRY(read_config(source, without, d, &config));
     check_size(d, config);
     kb_error *err = kb_config_finish(config);
+    kb_config_destroy(config);
+    return err;
+}
+
+kb_error *topo_check_settings(const topo_source *source)
+{
+    kb_config *config;
+    topo_description description = {0};
+    KB_TRY(topo_description_default(&description));
+    KB_TRY(read_config(source, NULL, &description, &config));
+    kb_error *err = kb_config_finish_overrides(config);
     kb_config_destroy(config);
     return err;
 }

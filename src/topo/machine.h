@@ -38,6 +38,10 @@ typedef struct topo_source {
 } topo_source;
 
 KB_MUST_USE kb_error *topo_machine_load(const topo_source *source, topo_machine **machine);
+/* An error if a setting names a key that the machine of that source does not have. Values are not
+ * looked at, except those that select components with keys of their own. */
+KB_MUST_USE kb_error *topo_check_settings(const topo_source *source);
+
 void topo_machine_destroy(topo_machine *machine);
 
 /* The settings that leave the machine as it was: one line each, ready to print; NULL if none does.

@@ -224,6 +224,24 @@ def traffic_words(case):
         case.add("--hot", case.value("0,0", "1,0", "9,9", "x,y", "1", "0,0,0"))
 
 
+def sweep_words(case):
+    """Few points, some of which fail; the same command again shows them from the store."""
+    rng = case.rng
+    case.add("sweep", "--bench", case.value("va_offset_verify"), "--param", "columns=31")
+    case.add("--over", "rows=" + case.value("1,2", "1..3", "1..4*2", "4..1", "1,1"))
+    if rng.random() < 0.4:
+        case.add("--over", case.value("sip.ucie.bw_gbs=256,512", "sip.ucie.bw_gbs=0,256",
+                                      "sip.nothing=1,2", "topology=default,missing.yaml",
+                                      "columns=1,2", "ccl.defaults.n_slots=4,8"))
+    case.maybe(0.2, "--where", case.value("rows > 1", "rows > 9", "rwos > 1", "rows >"))
+    case.maybe(0.2, "--workers", case.value(1, 2, 0))
+    case.maybe(0.2, "--repeat", case.value(1, 2, 0))
+    case.maybe(0.1, "--shard", case.value("1/2", "2/2", "3/2"))
+    case.maybe(0.1, "--timing-only")
+    case.maybe(0.1, "--zip", "rows,columns")
+    return True
+
+
 def other_words(case):
     rng = case.rng
     case.add(*rng.choice((("list",), ("list", "--quiet"), ("help",), ("version",), ("--version",),
@@ -238,7 +256,7 @@ def other_words(case):
 
 
 KINDS = ((run_words, 10), (probe_words, 3), (topo_words, 4), (ccl_words, 4), (traffic_words, 3),
-         (other_words, 1))
+         (sweep_words, 2), (other_words, 1))
 BENCHES, ALGORITHMS = {}, []
 
 
