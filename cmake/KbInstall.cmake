@@ -8,6 +8,9 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/machines
     DESTINATION ${CMAKE_INSTALL_DATADIR}/kernbench
     FILES_MATCHING PATTERN "*.yaml")
+if(TARGET kernbench_mpi_component)
+    install(TARGETS kernbench_mpi_component LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/kernbench)
+endif()
 # The package for Python, where src/cli/python.c looks for it.
 if(TARGET kernbench_python)
     set(kb_python_dir ${CMAKE_INSTALL_LIBDIR}/python3/dist-packages)

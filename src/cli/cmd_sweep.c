@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "crash.h"
 #include "sweep_check.h"
+#include "sweep_ranks.h"
 #include "sweep_show.h"
 #include "sweep_status.h"
 #include "sweep_worker.h"
@@ -168,12 +169,16 @@ typedef struct sweep {
     sweep_known *known;
     store *store; /* NULL: --dry-run, and there is none */
     sweep_local *local;
+    mpi_job *job; /* NULL: mpirun has not started the program */
+    sweep_remote *remote;
     sweep_drive *drive;
     sweep_status status;
 } sweep;
 
 static size_t count_workers(const sweep *s)
 {
+    if (s->remote)
+        return sweep_remote_runner(s->remote).slots;
     return s->plan->workers > 0 ? (size_t)s->plan->workers : child_count_cores();
 }
 
@@ -225,7 +230,6 @@ static kb_error *make_drive(sweep *s)
     KB_TRY(sweep_known_create(&s->known));
     if (s->store)
         KB_TRY(sweep_known_read(s->known, s->store));
-    s->worker.keys = &s->keys;
     s->worker.known = s->known;
     s->worker.force = args->force;
     s->worker.retry_failed = args->retry_failed;
@@ -250,21 +254,39 @@ static void leave_child(int status)
     crash_exit(status);
 }
 
-static kb_error *run_points(sweep *s)
+static child_options make_child_options(const sweep *s, size_t slots)
 {
-    size_t workers = count_workers(s), left = sweep_drive_left(s->drive);
-    child_options o = {
-        .slots = (unsigned)(workers < left ? workers : left),
+    return (child_options){
+        .slots = (unsigned)slots,
         .seconds = s->plan->timeout_s,
         .memory_bytes = s->plan->memory_bytes,
         .leave = leave_child,
     };
-    if (left == 0)
+}
+
+/* In children of this process, or on the other ranks. */
+static kb_error *make_runner(sweep *s, size_t left, sweep_runner *runner)
+{
+    if (s->remote) {
+        *runner = sweep_remote_runner(s->remote);
         return NULL;
+    }
+    size_t workers = count_workers(s);
+    child_options o = make_child_options(s, workers < left ? workers : left);
     if (s->args->dry_run && (o.seconds <= 0 || o.seconds > sample_seconds))
         o.seconds = sample_seconds;
     KB_TRY(sweep_local_create(&o, (sweep_work){sweep_worker_run, &s->worker}, &s->local));
-    sweep_runner runner = sweep_local_runner(s->local);
+    *runner = sweep_local_runner(s->local);
+    return NULL;
+}
+
+static kb_error *run_points(sweep *s)
+{
+    sweep_runner runner;
+    size_t left = sweep_drive_left(s->drive);
+    if (left == 0)
+        return NULL;
+    KB_TRY(make_runner(s, left, &runner));
     s->status = sweep_status_start(s->args->common.quiet);
     interrupts_hold();
     kb_error *err = sweep_drive_run(s->drive, &runner);
@@ -299,6 +321,8 @@ static kb_code show(sweep *s)
 
 static void fini(sweep *s)
 {
+    sweep_remote_destroy(s->remote);
+    mpi_close(s->job);
     sweep_drive_destroy(s->drive);
     sweep_local_destroy(s->local);
     sweep_known_destroy(s->known);
@@ -308,7 +332,8 @@ static void fini(sweep *s)
     sweep_plan_destroy(s->plan);
 }
 
-static kb_code prepare(sweep *s, const char *file)
+/* What every rank needs. */
+static kb_code prepare_points(sweep *s, const char *file)
 {
     kb_error *err = sweep_plan_create(&s->plan);
     if (!err)
@@ -328,23 +353,67 @@ static kb_code prepare(sweep *s, const char *file)
     err = sweep_check(&s->worker);
     if (!err)
         err = make_keys(s);
-    if (!err)
-        err = make_drive(s);
+    s->worker.keys = &s->keys;
     return err ? cli_report(err) : KB_OK;
+}
+
+/* Other ranks wait for rank 0 until they are told what to do, also if it cannot go on. */
+static kb_code prepare(sweep *s, const char *file)
+{
+    kb_code code = prepare_points(s, file);
+    kb_error *err = code == KB_OK ? make_drive(s) : NULL;
+    if (err)
+        code = cli_report(err);
+    err = s->job ? sweep_remote_create(s->job, &s->remote) : NULL;
+    if (code == KB_OK && err)
+        return cli_report(err);
+    kb_error_free(err);
+    return code;
+}
+
+static kb_code run_and_show(sweep *s, const char *file)
+{
+    kb_code code = prepare(s, file);
+    if (code != KB_OK)
+        return code;
+    kb_error *err = run_points(s);
+    tell_of_interrupt(s);
+    if (err)
+        return cli_report(err);
+    return interrupts_signal() == 0 ? show(s) : KB_OK;
+}
+
+/* A rank runs so many points at a time as --workers says, or one. */
+static kb_code serve(sweep *s, const char *file)
+{
+    sweep_messages messages;
+    kb_text text = KB_TEXT_INIT;
+    kb_error *err = sweep_messages_catch(&messages);
+    if (err)
+        return cli_report(err);
+    kb_code code = prepare_points(s, file);
+    sweep_messages_release(&messages, &text);
+    if (code == KB_OK) {
+        child_options o = make_child_options(s, s->plan->workers > 0 ? s->plan->workers : 1);
+        code = sweep_ranks_serve(s->job, &s->worker, &o);
+    } else {
+        sweep_refuse_to_serve(s->job, cli_text(&text));
+        code = KB_OK; /* rank 0 reports it */
+    }
+    kb_text_fini(&text);
+    return code;
 }
 
 static kb_code run_sweep(const cli_call *call)
 {
     sweep s = {.args = call->args};
-    kb_code code = prepare(&s, call->word_count > 0 ? call->words[0] : NULL);
-    if (code == KB_OK) {
-        kb_error *err = run_points(&s);
-        tell_of_interrupt(&s);
+    const char *file = call->word_count > 0 ? call->words[0] : NULL;
+    if (mpi_is_started()) {
+        kb_error *err = mpi_open(&s.job);
         if (err)
-            code = cli_report(err);
-        else if (interrupts_signal() == 0)
-            code = show(&s);
+            return cli_report(err);
     }
+    kb_code code = s.job && mpi_rank(s.job) > 0 ? serve(&s, file) : run_and_show(&s, file);
     fini(&s);
     interrupts_release();
     return code;

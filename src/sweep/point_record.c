@@ -109,6 +109,7 @@ static kb_error *add(const sweep_recorder *r, const sweep_point *point, const st
                      const char *request, sweep_known_run *known)
 {
     store_run added = *run;
+    added.request = request;
     kb_text texts = KB_TEXT_INIT;
     r->describe(r->self, point, &added, &texts);
     kb_error *err = texts.failed ? kb_error_nomem() : store_add(r->store, &added, &known->id);

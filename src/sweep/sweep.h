@@ -15,6 +15,7 @@
 #include "sweep/point_key.h"
 #include "sweep/point_record.h"
 #include "sweep/ranges.h"
+#include "sweep/remote.h"
 #include "sweep/results.h"
 #include "sweep/runner.h"
 #include "sweep/select.h"

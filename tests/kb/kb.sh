@@ -47,6 +47,7 @@ case "$*" in *'--preset pgo'*) build=build-pgo ;; esac
 touch "$build/build.ninja"
 echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >"$build/CMakeCache.txt"
 case "$*" in *-DKB_PYTHON=ON*) echo "KB_PYTHON:BOOL=ON" >>"$build/CMakeCache.txt" ;; esac
+case "$*" in *-DKB_MPI=ON*) echo "KB_MPI:BOOL=ON" >>"$build/CMakeCache.txt" ;; esac
 EOF
 fake ninja <<'EOF'
 build=$2
@@ -77,12 +78,14 @@ while [ $# -gt 0 ]; do
     libopenblas-pthread-dev) package=openblas ;;
     libsqlite3-dev) package=libsqlite3 ;;
     zlib1g-dev) package=zlib ;;
+    libopenmpi-dev) package=ompi-c ;;
+    openmpi-bin) package=mpirun ;;
     install | -* | DPkg*) shift; continue ;;
     *) package=$1 ;;
     esac
     echo "  $1" >>"$FAKE/log"
     case $package in
-    yaml-0.1 | jansson | openblas | libsqlite3 | zlib | libc6-dev) touch "$FAKE/$package" ;;
+    yaml-0.1 | jansson | openblas | libsqlite3 | zlib | ompi-c | libc6-dev) touch "$FAKE/$package" ;;
     *) "$FAKE/ln" -sf "$FAKE/fakes/$package" "$FAKE/bin/$package" ;;
     esac
     shift
@@ -90,6 +93,7 @@ done
 EOF
 fake doxygen </dev/null
 fake sqlite3 </dev/null
+fake mpirun </dev/null
 fake python3 <<'EOF'
 echo "python3 $*"
 EOF
@@ -104,7 +108,7 @@ ln -s "$(command -v ln)" "$scratch/ln"
 machine() {
     rm -rf "$tree/build" "$tree/build-pgo" "$log"
     rm -f "$scratch/libc6-dev" "$scratch/yaml-0.1" "$scratch/jansson" "$scratch/openblas" \
-        "$scratch/libsqlite3" "$scratch/zlib"
+        "$scratch/libsqlite3" "$scratch/zlib" "$scratch/ompi-c"
     for tool in "$scratch"/fakes/*; do
         rm -f "$bin/$(basename "$tool")"
     done
@@ -234,6 +238,15 @@ machine $all
 check "a bench in Python has the package built" outcome 0 'here: *' '*' kb run --bench ./mine.py
 check "a bench in Python: set up for that" \
     grep -qx "cmake --fresh --preset release -DKB_TESTS=OFF -DKB_PYTHON=ON" "$log"
+
+# shellcheck disable=SC2086
+machine $all apt-get
+sweep_over_mpi() { OMPI_COMM_WORLD_SIZE=4 kb sweep plan.yaml; }
+check "a sweep that mpirun starts" outcome 0 'here: *sweep*plan.yaml*' \
+    '*installing libopenmpi-dev openmpi-bin*' sweep_over_mpi
+check "a sweep over MPI: set up for that" \
+    grep -qx "cmake --fresh --preset release -DKB_TESTS=OFF -DKB_MPI=ON" "$log"
+check "another sweep needs nothing more" outcome 0 'here: *' '' kb sweep plan.yaml
 
 # A lock that another process holds, and then two at once.
 lock_waits() {
