@@ -410,14 +410,15 @@ static json_t *gap_json(const view *v, const bound *lowest, kb_time bound_time)
     return gap;
 }
 
-/* Bounds that the bench states itself: metrics whose names end with "bound" or "bound_ns". */
+/* Bounds that the bench states itself: metrics in ns whose names end with "bound" or "bound_ns". */
 static void add_stated_bounds(const run_outcome *outcome, json_t **bounds)
 {
     size_t count;
     const rt_metric *metrics = rt_bench_metrics(outcome->view->bench, &count);
     for (size_t i = 0; i < count; i++) {
         const char *at = strstr(metrics[i].name, "bound");
-        if (at && (strcmp(at, "bound") == 0 || strcmp(at, "bound_ns") == 0))
+        bool is_time = strncmp(metrics[i].unit, "ns", 2) == 0;
+        if (at && is_time && (strcmp(at, "bound") == 0 || strcmp(at, "bound_ns") == 0))
             cli_json_append(bounds,
                             json_pack("{s:o, s:s, s:o}", "name", cli_json_text(metrics[i].name),
                                       "key", "bench", "ns", cli_json_real(metrics[i].value)));

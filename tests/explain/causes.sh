@@ -65,6 +65,10 @@ check "the summary counts ports as the engine's" outcome 0 '*"vector engine busy
     "$kernbench" explain --bench "$here/known_causes.c:tcm_ports" --no-rerun \
     --set cube.pe_tcm.bw_gbs=16
 
+check "bounds that the bench states" outcome 0 '*message_bound_ns, 100.000 ns*' '' "$kernbench" \
+    explain --bench "$here/known_causes.c:few_slots" --no-rerun
+check "shares are no bounds" [ "$(grep -c share_of_bound "$scratch/out")" -eq 0 ]
+
 check "deadlock" outcome 4 '*The run fails: deadlock at *main*cause*' '*cycle: *' "$kernbench" explain \
     --bench "$here/known_causes.c:deadlock"
 check "fault" outcome 3 '*The run fails: *main*cause*' '*' "$kernbench" explain \

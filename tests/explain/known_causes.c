@@ -257,6 +257,8 @@ static kb_error *run_few_slots(kb_bench *bench)
                                              .slot_bytes = 512},
                             &set));
     KB_TRY(kb_queues_install(ctx, set));
+    kb_bench_metric(bench, "message_bound_ns", 100, "ns that its messages take at least");
+    kb_bench_metric(bench, "share_of_bound", 50, "% that is reached");
     return kb_launch(ctx, "few_slots", &send_tiles, x, steps_of(bench));
 }
 
