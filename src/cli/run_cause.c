@@ -10,11 +10,13 @@
 
 #include "json.h"
 
+#include <math.h>
 #include <string.h>
 
 static const double is_stalled = 0.25; /* of the path: waiting for slots */
 static const double is_shared = 0.25;  /* of a category: waiting behind others */
 static const double is_notable = 0.1;  /* of the path: worth a note */
+static const double is_same = 0.02;    /* a difference of two shares that is none */
 
 /* A finding with the path that it is of. */
 typedef struct view {
@@ -331,12 +333,12 @@ static void put_difference(const view *v, int verdict, kb_text *text)
     const run_stats *s = v->stats;
     explain_category c = category_of_verdict(verdict);
     kb_time_sum on_path = c < EXPLAIN_CATEGORIES ? v->f->shares[c].time : 0;
+    double mean = run_share(s->causes[verdict], s->sim);
     kb_text_printf(text,
                    "The summary of the run names another cause, \"%s\": that is %s %% of the time "
                    "as a mean over %llu PE%s",
-                   run_cause_label(verdict),
-                   obs_percent(run_share(s->causes[verdict], s->sim)).text,
-                   (unsigned long long)s->pes, kb_plural(s->pes));
+                   run_cause_label(verdict), obs_percent(mean).text, (unsigned long long)s->pes,
+                   kb_plural(s->pes));
     bool is_engine = verdict == KB_CAUSE_VECTOR || verdict == KB_CAUSE_MATRIX;
     if (is_engine && v->f->largest == EXPLAIN_IN_TCM)
         kb_text_puts(text, "; there an engine counts as busy while ports of the TCM hold it up");
@@ -344,6 +346,12 @@ static void put_difference(const view *v, int verdict, kb_text *text)
         kb_text_puts(text, "; the path is what the PEs that still work are busy with");
     else if (verdict == KB_CAUSE_MESSAGE || verdict == KB_CAUSE_CREDIT)
         kb_text_puts(text, "; the path is what those are busy with that others wait for");
+    else if (fabs(mean - run_share(on_path, v->path->end)) < is_same)
+        kb_text_printf(
+            text,
+            "; it is as much of the critical path, but there %s are more, which the mean "
+            "counts under several causes, as PEs differ in what they wait for",
+            explain_category_name(v->f->largest));
     else
         kb_text_printf(text,
                        "; of the critical path it is %s %%, as only what decides the end counts "

@@ -65,6 +65,8 @@ check "the summary counts ports as the engine's" outcome 0 '*"vector engine busy
     "$kernbench" explain --bench "$here/known_causes.c:tcm_ports" --no-rerun \
     --set cube.pe_tcm.bw_gbs=16
 
+check "the summary names what is as much of the path" outcome 0 '*it is as much of the critical*' '' \
+    "$kernbench" explain --bench ccl_sendrecv --no-rerun
 check "bounds that the bench states" outcome 0 '*message_bound_ns, 100.000 ns*' '' "$kernbench" \
     explain --bench "$here/known_causes.c:few_slots" --no-rerun
 check "shares are no bounds" [ "$(grep -c share_of_bound "$scratch/out")" -eq 0 ]
