@@ -135,6 +135,12 @@ static kb_code explain_bench(const explain_args *args, const run_program *progra
 
 /* ---- The command ------------------------------------------------------------------------- */
 
+static bool is_python(const char *bench)
+{
+    const char *ending = bench ? strrchr(bench, '.') : NULL;
+    return ending && strcmp(ending, ".py") == 0;
+}
+
 static kb_code check_options(const cli_call *call)
 {
     const explain_args *args = call->args;
@@ -143,6 +149,11 @@ static kb_code check_options(const cli_call *call)
     if (!args->bench && call->word_count == 0)
         return cli_fail(KB_ERR_INPUT, "missing --bench NAME, or a run of a store; see kernbench "
                                       "list and kernbench runs");
+    if (is_python(args->bench))
+        return cli_fail(KB_ERR_INPUT,
+                        "explain runs benches in C only; keep a run of this one: kernbench run "
+                        "--bench %s --save, then kernbench explain @last",
+                        args->bench);
     if (args->what_if.count > 0 && (args->no_rerun || !args->bench))
         return cli_fail(KB_ERR_INPUT, "--what-if runs the bench again: give --bench, and not "
                                       "--no-rerun");

@@ -76,5 +76,7 @@ check "deadlock" outcome 4 '*The run fails: deadlock at *main*cause*' '*cycle: *
 check "fault" outcome 3 '*The run fails: *main*cause*' '*' "$kernbench" explain \
     --bench "$here/known_causes.c:fault"
 check "no bench" outcome 2 '' '*missing --bench NAME*' "$kernbench" explain
+check "a bench in Python" outcome 2 '' '*run --bench ./mine.py --save*' "$kernbench" explain \
+    --bench ./mine.py
 check "unknown setting" outcome 2 '' '*cube.no*' "$kernbench" explain --bench halo --set cube.no=1
 finish
