@@ -11,6 +11,10 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/machines
 if(TARGET kernbench_mpi_component)
     install(TARGETS kernbench_mpi_component LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/kernbench)
 endif()
+# The plans of docs/studies.md.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/studies
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/kernbench
+    FILES_MATCHING PATTERN "*.yaml")
 # The package for Python, where src/cli/python.c looks for it.
 if(TARGET kernbench_python)
     set(kb_python_dir ${CMAKE_INSTALL_LIBDIR}/python3/dist-packages)
