@@ -203,7 +203,8 @@ static void put_better(const better_key *key, const char *value, explain_factor 
     double factor = (double)f.numerator / (double)f.denominator;
     if (key->is_count) {
         uint64_t more = (uint64_t)(is * factor);
-        kb_text_printf(text, "%s=%" PRIu64 "\n", key->path, more > is ? more : (uint64_t)is + 1);
+        kb_text_printf(text, "%s=%" PRIu64 "\n", key->path,
+                       (double)more > is ? more : (uint64_t)is + 1);
         return;
     }
     double better = key->is_time ? is / factor : is * factor;
