@@ -333,9 +333,9 @@ const cli_command cli_compare_command = {
         "their critical paths: each table adds up to it.\n"
         "\n"
         "Exit status: 1 if B is slower than --fail-above allows.\n",
-    .example = "Example: kernbench compare @-2 @last\n"
-               "Example: kernbench explain --bench halo --no-rerun --json >new.json &&\n"
-               "         kernbench compare old.json new.json --fail-above 2%\n",
+    .example = "Example: kernbench run --bench halo --save && kernbench run --bench halo --save "
+               "--set sip.ucie.overhead_ns=9\n"
+               "Example: kernbench compare @-2 @last --fail-above 20%\n",
     CLI_OPTIONS(options),
     CLI_ARGS(compare_args, .store = "kernbench.db"),
     .max_words = 2,

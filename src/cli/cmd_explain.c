@@ -230,7 +230,7 @@ const cli_command cli_explain_command = {
     .example = "Example: kernbench explain --bench gemm_single_pe\n"
                "Example: kernbench run --bench halo --save && kernbench explain @last\n"
                "Example: kernbench explain --bench qkv_gemm --what-if cube.pe_dma.channels=1\n"
-               "Example: kernbench explain --bench ./mine.c --no-rerun --path --json\n",
+               "Example: kernbench explain --bench gemm_single_pe --no-rerun --path --json\n",
     CLI_OPTIONS(options),
     CLI_ARGS(explain_args, .stack_bytes = RUN_DEFAULT_STACK, .path_bytes = RUN_PATH_BYTES,
              .seconds = 120, .store = "kernbench.db"),

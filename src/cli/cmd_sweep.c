@@ -441,8 +441,8 @@ const cli_command cli_sweep_command = {
         "\n"
         "Exit status: 1 if a point has failed.\n",
     .example = "Example: kernbench sweep --bench gemm_single_pe --over m=64..256*2 --timing-only\n"
-               "Example: kernbench sweep --bench ccl_allreduce --over sip.ucie.bw_gbs=128,256 \\\n"
-               "           --over max_bytes=64KiB,1MiB --timing-only --dry-run\n",
+               "Example: kernbench sweep --bench ccl_allreduce --over sip.ucie.bw_gbs=128,256 "
+               "--timing-only --dry-run\n",
     CLI_OPTIONS(options),
     CLI_ARGS(sweep_args, .store = NULL),
     .machine = CLI_MACHINE_OPTIONS,
