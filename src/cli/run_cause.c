@@ -4,7 +4,7 @@
  * A PE with more work than the others comes first: whatever it does, the cure is to share its work.
  * Then senders without free slots. Else it is the category with most of the path's time, and for
  * transfers what their time is: one link or memory that they share, the bandwidth of a slow link,
- * or the way to memory that is far.
+ * or the route to memory that is far.
  */
 #include "run_cause.h"
 

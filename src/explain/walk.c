@@ -1,7 +1,7 @@
 /*
  * walk.c: the critical path, from the end of the run to its begin: at each record back to what its
  * time waited for. Each step ends where the next one begins, so the chain has no gaps. A walk never
- * goes forward in time and in no circle, as what is named was decided before.
+ * goes forward in time and in no cycle, as what is named was decided before.
  */
 #include "path_private.h"
 

@@ -298,7 +298,7 @@ void ipcq_redirect_trace(ipcq *queues, ipcq_trace_fn *trace, void *trace_self);
 
 /* ---- What people are told ------------------------------------------------------------------ */
 
-/* Who waits on which direction for whom, one a line; and the circle of waits if there is one:
+/* Who waits on which direction for whom, one a line; and the cycle of waits if there is one:
  * "sip0.cube0.pe0 (W) > sip0.cube0.pe1 (W) > sip0.cube0.pe0". Of all sets; the first 16 of each.
  * False if no kernel waits. */
 bool ipcq_print_waits(const ipcq *queues, kb_text *text);
@@ -307,7 +307,7 @@ bool ipcq_print_waits(const ipcq *queues, kb_text *text);
  * my_tail, peer_head_cache, peer_tail_cache, the ring. Nothing if it names none. */
 void ipcq_print_pointers(const ipcq_set *set, kb_text *text);
 
-/* Takes over the error of a run that nothing is left to happen in: its message gets the circle,
+/* Takes over the error of a run that nothing is left to happen in: its message gets the cycle,
  * if there is one, its detail all of the above. As it was if no kernel waits. */
 KB_MUST_USE kb_error *ipcq_explain_deadlock(const ipcq *queues, kb_error *err);
 

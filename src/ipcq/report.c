@@ -3,7 +3,7 @@
  * received, who waits for whom, and the pointers of those who do. Of a large machine they are told
  * as much as can be read.
  *
- * A circle of waits is looked for among waits that only one PE can end: that of a sender without
+ * A cycle of waits is looked for among waits that only one PE can end: that of a sender without
  * credit, for the PE that has to receive, and that of a receive for a direction, for the PE that
  * has to send. A receive for any direction waits for one of several, so it proves nothing and is
  * only mentioned.
@@ -302,26 +302,26 @@ static bool follow(search *s, uint64_t start, uint64_t *back_at)
 }
 
 /* Each is for the PE of the next one, and the last for that of the first. */
-typedef struct circle {
+typedef struct cycle {
     const wait **waits;
     size_t count; /* 0: there is none */
-} circle;
+} cycle;
 
-static circle circle_from(const search *s, uint64_t start)
+static cycle cycle_from(const search *s, uint64_t start)
 {
     size_t first = 0;
     while (s->path[first] != start)
         first++;
-    circle found = {.waits = kb_alloc_array(s->depth - first, sizeof *found.waits)};
+    cycle found = {.waits = kb_alloc_array(s->depth - first, sizeof *found.waits)};
     for (size_t i = first; i < s->depth && found.waits; i++)
         found.waits[found.count++] = s->edges[s->next[s->path[i]] - 1];
     return found;
 }
 
-static circle find_circle(const ipcq *queues, const wait_list *waits)
+static cycle find_cycle(const ipcq *queues, const wait_list *waits)
 {
     uint64_t pe_count = queues->shape->pe_count, start;
-    circle found = {0};
+    cycle found = {0};
     search s = {
         .edges = kb_alloc_array(waits->items.count, sizeof *s.edges),
         .next = kb_alloc_zeroed(pe_count, sizeof *s.next),
@@ -333,7 +333,7 @@ static circle find_circle(const ipcq *queues, const wait_list *waits)
         sort_edges(&s, waits, pe_count);
         for (uint64_t pe = 0; pe < pe_count; pe++)
             if (s.state[pe] == NEW && s.next[pe] < s.end[pe] && follow(&s, pe, &start)) {
-                found = circle_from(&s, start);
+                found = cycle_from(&s, start);
                 break;
             }
     }
@@ -350,7 +350,7 @@ static topo_pe_text waiter_name(const wait *w)
     return topo_pe_name(ipcq_pe_of(w->end));
 }
 
-static void print_circle(const circle *c, kb_text *text)
+static void print_cycle(const cycle *c, kb_text *text)
 {
     if (c->count == 0)
         return;
@@ -363,7 +363,7 @@ static void print_circle(const circle *c, kb_text *text)
 }
 
 /* ": a waits for b (W), which waits for a (E)" */
-static void retell_circle(const circle *c, kb_text *text)
+static void retell_cycle(const cycle *c, kb_text *text)
 {
     for (size_t i = 0; i < c->count && i < MAX_RETOLD; i++) {
         const wait *w = c->waits[i];
@@ -410,9 +410,9 @@ bool ipcq_print_waits(const ipcq *queues, kb_text *text)
 {
     wait_list waits = {0};
     gather(queues, &waits);
-    circle found = find_circle(queues, &waits);
+    cycle found = find_cycle(queues, &waits);
     print_list(&waits, text);
-    print_circle(&found, text);
+    print_cycle(&found, text);
     free(found.waits);
     bool any = waits.items.count > 0 || waits.failed;
     kb_vec_fini(&waits.items);
@@ -532,13 +532,13 @@ kb_error *ipcq_explain_deadlock(const ipcq *queues, kb_error *err)
     gather(queues, &waits);
     if (waits.items.count > 0) {
         kb_text message = KB_TEXT_INIT, detail = KB_TEXT_INIT;
-        circle found = find_circle(queues, &waits);
+        cycle found = find_cycle(queues, &waits);
         if (found.count > 0)
-            retell_circle(&found, &message);
+            retell_cycle(&found, &message);
         else
             retell_chain(&waits, &message);
         print_list(&waits, &detail);
-        print_circle(&found, &detail);
+        print_cycle(&found, &detail);
         free(found.waits);
         for (const ipcq_set *set = queues->first; set; set = set->next)
             print_pointers(set, &waits, &detail);

@@ -204,7 +204,7 @@ static kb_error *make(net *n, uint32_t from, uint32_t to, uint32_t kind, const n
 
 /* ---- Finding ----------------------------------------------------------------------------- */
 
-/* A message that says its way must go exactly that one. */
+/* A message that names its route must take exactly that one. */
 static bool is_way_of(const net *n, const route *r, const net_message *message)
 {
     const uint32_t *words = step_pool_at(&n->step_pool, r->words);

@@ -1,5 +1,5 @@
 /*
- * elements.c: element-wise layers: SwiGLU, GELU, sums. Each PE computes its shards of the output
+ * elementwise.c: element-wise layers: SwiGLU, GELU, sums. Each PE computes its shards of the output
  * from the same indices of the inputs: in its own memory if the layouts are equal. Large shards are
  * processed in pieces, so that loads, the vector engine and stores overlap.
  */

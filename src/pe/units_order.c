@@ -2,7 +2,7 @@
  * units_order.c: what an operation waits for: those that its command names, and those that move the
  * same bytes. It knows how many are left, and each of them knows what waits for it; so nothing is
  * asked twice whether it is done. All that an operation waits for was issued before it: there is no
- * circle.
+ * cycle.
  *
  * Operations that move bytes are looked through when one is issued. There are as many as the queues
  * hold, and most are told apart by where they begin and end.

@@ -2,9 +2,9 @@
  * units_time.c: what the engines take, in cycles of their clocks.
  *
  * The matrix engine holds R x C weights. A product of m x k x n is cut into ceil(k / R) x
- * ceil(n / C) folds; each streams m rows of a through, one a cycle, and the last result leaves the
- * array 2R + C - 2 cycles after the last row went in. What does not fill the array pays for all of
- * it.
+ * ceil(n / C) folds; each streams m rows of a through, one a cycle. Beyond these
+ * folds a product takes 2R + C - 2 cycles: R to load the first weights, and R + C - 2 for the last
+ * row to pass the array. k and n are rounded up to R and C, and pay for that; m is not.
  */
 #include "units.h"
 
