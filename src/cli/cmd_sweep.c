@@ -7,6 +7,7 @@
  */
 #include "cli.h"
 #include "crash.h"
+#include "machine_options.h"
 #include "sweep_check.h"
 #include "sweep_ranks.h"
 #include "sweep_show.h"
@@ -158,6 +159,69 @@ static kb_error *make_plan(const sweep_args *args, const char *file, sweep_plan 
     return sweep_plan_finish(plan);
 }
 
+/* ---- The command --------------------------------------------------------------------------- */
+
+/* Options that change neither the points nor what the page shows of them. */
+static bool is_left_out(const char *name)
+{
+    static const char *const names[] = {"--workers", "--store", "--force", "--retry-failed",
+                                        "--csv",     "--plot",  "--report"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Appends the option if it was given: no option has a value that is 0 or empty. */
+static void append_given(kb_text *text, const cli_option *option, const void *args)
+{
+    const void *at = (const char *)args + option->at;
+    const cli_list *list = at;
+    switch (option->kind) {
+    case CLI_FLAG:
+        if (*(const bool *)at)
+            kb_text_printf(text, " %s", option->name);
+        break;
+    case CLI_STRING:
+    case CLI_OPTIONAL:
+        if (*(const char *const *)at)
+            cli_append_option(text, option->name, *(const char *const *)at);
+        break;
+    case CLI_UINT:
+    case CLI_SIZE:
+        if (*(const uint64_t *)at > 0)
+            kb_text_printf(text, " %s %llu", option->name, *(const unsigned long long *)at);
+        break;
+    case CLI_DOUBLE:
+        if (*(const double *)at > 0)
+            kb_text_printf(text, " %s %.12g", option->name, *(const double *)at);
+        break;
+    case CLI_ENUM:
+        if (*(const size_t *)at > 0)
+            cli_append_option(text, option->name, option->names[*(const size_t *)at]);
+        break;
+    case CLI_LIST:
+        for (size_t i = 0; i < list->count; i++)
+            cli_append_option(text, option->name, list->items[i]);
+        break;
+    }
+}
+
+/* What makes the same results again. */
+static void compose_command(const sweep_args *args, const char *file, kb_text *text)
+{
+    kb_text_puts(text, "kernbench");
+    if (file)
+        cli_append_option(text, "sweep", file);
+    else
+        kb_text_puts(text, " sweep");
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (!is_left_out(options[i].name))
+            append_given(text, &options[i], args);
+    kb_text_escape_from(text, 0);
+    cli_machine_options(&args->common, text);
+}
+
 /* ---- The sweep ----------------------------------------------------------------------------- */
 
 /* All of a sweep. */
@@ -173,6 +237,7 @@ typedef struct sweep {
     sweep_remote *remote;
     sweep_drive *drive;
     sweep_status status;
+    kb_text command; /* for the page */
 } sweep;
 
 static size_t count_workers(const sweep *s)
@@ -330,6 +395,7 @@ static void fini(sweep *s)
     sweep_keys_fini(&s->keys);
     sweep_worker_close(&s->worker);
     sweep_plan_destroy(s->plan);
+    kb_text_fini(&s->command);
 }
 
 /* What every rank needs. */
@@ -406,8 +472,10 @@ static kb_code serve(sweep *s, const char *file)
 
 static kb_code run_sweep(const cli_call *call)
 {
-    sweep s = {.args = call->args};
+    sweep s = {.args = call->args, .command = KB_TEXT_INIT};
     const char *file = call->word_count > 0 ? call->words[0] : NULL;
+    compose_command(s.args, file, &s.command); /* before options of the plan join those given */
+    s.args->report.command = cli_text(&s.command);
     if (mpi_is_started()) {
         kb_error *err = mpi_open(&s.job);
         if (err)
@@ -440,9 +508,10 @@ const cli_command cli_sweep_command = {
         "fails is recorded, and the sweep goes on. docs/sweeps.md is the guide.\n"
         "\n"
         "Exit status: 1 if a point has failed.\n",
-    .example = "Example: kernbench sweep --bench gemm_single_pe --over m=64..256*2 --timing-only\n"
-               "Example: kernbench sweep --bench ccl_allreduce --over sip.ucie.bw_gbs=128,256 "
-               "--timing-only --dry-run\n",
+    .example =
+        "Example: kernbench sweep --bench gemm_single_pe --over m=64..256*2 --report gemm.html\n"
+        "Example: kernbench sweep --bench ccl_allreduce --over sip.ucie.bw_gbs=128,256 "
+        "--timing-only --dry-run\n",
     CLI_OPTIONS(options),
     CLI_ARGS(sweep_args, .store = NULL),
     .machine = CLI_MACHINE_OPTIONS,

@@ -132,12 +132,26 @@ static const char *kind_of(const json_t *document)
     return NULL;
 }
 
-/* "traffic on default" */
+/* "traffic on default", "sweep over m, k" */
 static void compose_title(const char *kind, const json_t *document, kb_text *title)
 {
     const json_t *machine = json_object_get(document, "topology");
     const char *name = json_string_value(json_object_get(machine, "name"));
+    const json_t *axes = json_object_get(document, "axes");
     kb_text_printf(title, "%s%s%s", kind, name ? " on " : "", name ? name : "");
+    for (size_t i = 0; i < json_array_size(axes); i++) {
+        const char *axis = json_string_value(json_object_get(json_array_get(axes, i), "axis"));
+        kb_text_printf(title, "%s%s", i == 0 ? " over " : ", ", axis ? axis : "?");
+    }
+}
+
+json_t *report_begin_document(const char *kind, const json_t *document, const char *command)
+{
+    kb_text title = KB_TEXT_INIT;
+    compose_title(kind, document, &title);
+    json_t *data = report_begin(kind, cli_text(&title), command, document);
+    kb_text_fini(&title);
+    return data;
 }
 
 kb_error *report_write_document(const char *path, const json_t *document, const char *command)
@@ -148,9 +162,5 @@ kb_error *report_write_document(const char *path, const json_t *document, const 
                             "not a document of run, probe, traffic or sweep with --json");
     if (strcmp(kind, "run") == 0)
         return report_write_page(path, run_report_begin(document, command));
-    kb_text title = KB_TEXT_INIT;
-    compose_title(kind, document, &title);
-    json_t *data = report_begin(kind, cli_text(&title), command, document);
-    kb_text_fini(&title);
-    return report_write_page(path, data);
+    return report_write_page(path, report_begin_document(kind, document, command));
 }

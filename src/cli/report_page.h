@@ -26,6 +26,10 @@ KB_MUST_USE kb_error *report_write_page(const char *path, json_t *data);
 KB_MUST_USE kb_error *report_write_document(const char *path, const json_t *document,
                                             const char *command);
 
+/* The data of the page of a document that is not of run, with a title made from it; NULL if out of
+ * memory. `document` stays the caller's. */
+json_t *report_begin_document(const char *kind, const json_t *document, const char *command);
+
 /* The data of a report of this kind; NULL if out of memory. `document` stays the caller's. */
 json_t *report_begin(const char *kind, const char *title, const char *command,
                      const json_t *document);

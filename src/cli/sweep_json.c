@@ -145,7 +145,7 @@ static kb_error *front_json(const sweep_report *r, json_t **out)
     return err;
 }
 
-static kb_error *make_document(const sweep_report *r, json_t **out)
+kb_error *sweep_make_document(const sweep_report *r, json_t **out)
 {
     json_t *points = json_array(), *axes = json_array(), *front = NULL;
     kb_error *err = NULL;
@@ -171,7 +171,7 @@ static kb_error *make_document(const sweep_report *r, json_t **out)
 kb_code sweep_print_json(const sweep_report *r)
 {
     json_t *document = NULL;
-    kb_error *err = make_document(r, &document);
+    kb_error *err = sweep_make_document(r, &document);
     if (!err)
         return cli_json_print(document);
     json_decref(document);

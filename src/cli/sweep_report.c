@@ -56,6 +56,7 @@ kb_code sweep_report_take(sweep_report_args *args, const char *const *options, s
     prefer(&args->csv, from->csv);
     prefer(&args->plot, from->plot);
     prefer(&args->plot_title, from->plot_title);
+    prefer(&args->page, from->page);
     args->plot_kind = args->plot_kind > 0 ? args->plot_kind : from->plot_kind;
     return KB_OK;
 }
@@ -127,11 +128,15 @@ static kb_error *check_combination(const sweep_report_args *a, bool json)
         return kb_error_new(KB_ERR_INPUT, "--constraint needs --best or --pareto");
     if (a->plot_kind == SWEEP_PLOT_PARETO && !a->pareto)
         return kb_error_new(KB_ERR_INPUT, "--plot-kind pareto needs --pareto a:min,b:max");
-    bool csv_is_stdout = false, plot_is_stdout = false;
+    bool csv_is_stdout = false, plot_is_stdout = false, page_is_stdout = false;
     if (a->csv)
         KB_TRY(cli_is_stdout(a->csv, &csv_is_stdout));
     if (a->plot)
         KB_TRY(cli_is_stdout(a->plot, &plot_is_stdout));
+    if (a->page)
+        KB_TRY(cli_is_stdout(a->page, &page_is_stdout));
+    if (page_is_stdout)
+        return kb_error_new(KB_ERR_INPUT, "--report %s: give a file", a->page);
     if (csv_is_stdout + plot_is_stdout + json > 1)
         return kb_error_new(KB_ERR_INPUT, "only one of --json, --csv and --plot can be on stdout");
     return NULL;
@@ -259,7 +264,7 @@ static kb_error *write_csv(const sweep_report *r)
     return err;
 }
 
-static kb_error *write_plot(const sweep_report *r)
+kb_error *sweep_draw(const sweep_report *r, kb_text *out)
 {
     sweep_plot_options options = {
         .kind = (sweep_plot_kind)r->args->plot_kind,
@@ -274,9 +279,14 @@ static kb_error *write_plot(const sweep_report *r)
     for (size_t i = 0; i < r->figures.count && options.figure_count < most; i++)
         options.figures[options.figure_count++] = r->figures.items[i];
     if (options.figure_count == 0 && !options.objectives)
-        return kb_error_new(KB_ERR_INPUT, "--plot: the points have no figures");
+        return kb_error_new(KB_ERR_INPUT, "the points have no figures");
+    return sweep_plot(r->results, &options, out);
+}
+
+static kb_error *write_plot(const sweep_report *r)
+{
     kb_text text = KB_TEXT_INIT;
-    kb_error *err = sweep_plot(r->results, &options, &text);
+    kb_error *err = sweep_draw(r, &text);
     if (err)
         err = kb_error_wrap(err, "--plot");
     else
@@ -323,7 +333,9 @@ static kb_error *write_files(const sweep_report *r)
 {
     if (r->args->csv)
         KB_TRY(write_csv(r));
-    return r->args->plot ? write_plot(r) : NULL;
+    if (r->args->plot)
+        KB_TRY(write_plot(r));
+    return r->args->page ? sweep_write_page(r) : NULL;
 }
 
 kb_code sweep_report_print(const sweep_results *results, const sweep_report_args *args,

@@ -5,6 +5,7 @@
  *     sweep_tables.c     the table, the pivot, and the points that failed
  *     sweep_findings.c   what the axes change, the best point, the Pareto front: sentences
  *     sweep_json.c       the document of --json
+ *     sweep_page.c       the page of --report
  */
 #ifndef KB_CLI_SWEEP_REPORT_H
 #define KB_CLI_SWEEP_REPORT_H
@@ -19,7 +20,9 @@
 typedef struct sweep_report_args {
     cli_list values;
     const char *rows, *columns, *sort, *constraint, *best, *pareto, *csv, *plot, *plot_title;
+    const char *page;
     size_t plot_kind;
+    const char *command; /* no option: what makes the results again, for the page */
 } sweep_report_args;
 
 extern const char *const sweep_plot_kinds[4];
@@ -49,7 +52,10 @@ extern const char *const sweep_plot_kinds[4];
                    "auto (default: chosen from the axes), lines, heat or pareto",                  \
                    CLI_NAMES(sweep_plot_kinds)),                                                   \
         CLI_OPTION("--plot-title", "TEXT", CLI_STRING, type, report.plot_title,                    \
-                   "the title of the plot; default: made from the figure and the axes")
+                   "the title of the plot; default: made from the figure and the axes"),           \
+        CLI_OPTION("--report", "FILE.html", CLI_STRING, type, report.page,                         \
+                   "writes one HTML page that needs nothing else: the plot, figures over axes,\n"  \
+                   "the Pareto front, what each axis changes, all points")
 
 /* A report: what is shown of the results, once the names in the options are found. */
 typedef struct sweep_report {
@@ -82,6 +88,9 @@ KB_MUST_USE kb_code sweep_report_print(const sweep_results *results, const sweep
                                        const char *const *derived, size_t derived_count, bool json,
                                        bool quiet);
 
+/* Appends the plot as an SVG document; KB_ERR_INPUT if the results cannot be drawn. */
+KB_MUST_USE kb_error *sweep_draw(const sweep_report *report, kb_text *out);
+
 /* ---- sweep_tables.c ---- */
 
 KB_MUST_USE kb_code sweep_print_table(const sweep_report *report);
@@ -106,6 +115,11 @@ KB_MUST_USE kb_error *sweep_print_findings(const sweep_report *report);
 
 /* ---- sweep_json.c ---- */
 
+KB_MUST_USE kb_error *sweep_make_document(const sweep_report *report, json_t **document);
 KB_MUST_USE kb_code sweep_print_json(const sweep_report *report);
+
+/* ---- sweep_page.c ---- */
+
+KB_MUST_USE kb_error *sweep_write_page(const sweep_report *report);
 
 #endif

@@ -188,6 +188,32 @@ function drawSweep(points, axis, figure) {
             (name || figure) + DASH_NAMES[seriesDash(i)]))));
 }
 
+/*
+ * The plot of --plot, apart from the styles of the page. It follows the theme of the system by a
+ * rule of its own, of which the condition is replaced here: the page has a theme to choose.
+ */
+function drawingSection(data) {
+    if (!data.plot) {
+        return null;
+    }
+    const drawn = new DOMParser().parseFromString(data.plot, "image/svg+xml").documentElement;
+    const drawing = document.importNode(drawn, true);
+    const title = drawing.querySelector("title");
+    const style = drawing.querySelector("style");
+    const rules = style.textContent;
+    drawing.setAttribute("aria-label", title.textContent);
+    title.remove(); // else a tooltip of the whole drawing
+    drawing.setAttribute("style", "display: block; max-width: 100%; height: auto");
+    drawNowAndOnTheme(() => {
+        const isDark = document.documentElement.dataset.theme === "dark";
+        style.textContent = rules.replace("(prefers-color-scheme:dark)",
+            isDark ? "all" : "not all");
+    });
+    const frame = make("div");
+    frame.attachShadow({ mode: "open" }).append(drawing);
+    return wide(makeSection("drawing", "Results", "", frame));
+}
+
 function sweepPlotSection(data) {
     const points = data.document.points.filter((p) => p.ok);
     const axes = sweepNames(points, "axes").filter((a) => isNumeric(points, a));

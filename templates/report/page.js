@@ -71,7 +71,7 @@ const SECTIONS = {
     ],
     traffic: [trafficLinksSection, trafficKindsSection],
     probe: [loadSection, casesSection],
-    sweep: [sweepPlotSection, paretoSection, effectsSection, pointsSection],
+    sweep: [drawingSection, sweepPlotSection, paretoSection, effectsSection, pointsSection],
 };
 
 const HEADLINES = {

@@ -65,7 +65,7 @@ def main(path, most):
     if len(ids) != len(set(ids)) or page.elements.count("script") != 2:
         fail("ids are not unique, or there is a script that is not ours")
     # Names of XML are no addresses of files.
-    addresses = [a for a in re.findall(r"""\w+://[^\s"')]+""", text)
+    addresses = [a for a in re.findall(r"""\w+://[^\s"')\\]+""", text)
                  if a != "http://www.w3.org/2000/svg"]
     if addresses or "@import" in text or "url(" in text:
         fail(f"it refers to {addresses}")

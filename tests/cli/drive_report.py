@@ -137,8 +137,31 @@ class Driver:
         self.want("a PE is found", len(self.all("#timeline button.lane-name")) > 0)
         search.send_keys(Keys.ENTER)
 
+    def check_drawing(self):
+        """The plot of a sweep has the theme of the page, and its own colours of text."""
+        if not self.all("#drawing"):
+            return
+        colour = lambda theme, what: self.run(
+            f"setTheme('{theme}');"
+            "const plot = document.querySelector('#drawing div').shadowRoot.querySelector('svg');"
+            f"return getComputedStyle(plot.querySelector('{what}')).fill")
+        for what in (".page", ".ink"):
+            self.want(f"{what} of the plot follows the theme",
+                      colour("light", what) != colour("dark", what))
+        self.want("the plot has a name", self.run(
+            "return document.querySelector('#drawing div').shadowRoot.querySelector('svg')"
+            ".getAttribute('aria-label')"))
+        same = self.run("const plot = document.querySelector('#drawing div').shadowRoot;"
+                        "return [...plot.querySelectorAll('text[fill]')].every((t) => {"
+                        "const dot = document.createElement('div');"
+                        "dot.style.color = t.getAttribute('fill'); document.body.append(dot);"
+                        "const wanted = getComputedStyle(dot).color; dot.remove();"
+                        "return getComputedStyle(t).fill === wanted; })")
+        self.want("texts on cells keep their colour", same)
+
     def check(self):
         self.check_layout()
+        self.check_drawing()
         self.check_names()
         self.check_tables()
         self.check_machine()

@@ -103,6 +103,48 @@ cat >sweep-document.json <<'END'
  "best": {"point": 1, "figure": "sim_ns", "value": 8, "equal": 1}, "pareto": [1]}
 END
 check "a sweep" made sweep report sweep-document.json -o
+check "its title" data sweep.json "d['title'] == 'sweep over m, bw'"
+
+sweep() { "$kernbench" sweep "$@"; }
+cat >plan.yaml <<'END'
+bench: gemm_single_pe
+param: {n: 32}
+over: {m: 16..64*2, k: [16, 32]}
+timing_only: true
+show: {pareto: 'sim_ns:min,m:max', report: plan.html}
+END
+sweep_page() {
+    made swept sweep --bench gemm_single_pe --over 'm=16..64*2' --over k=16,32 --timing-only \
+        --where 'm * k <= 1024' --param n=32 --best metrics.tflops:max --plot-kind heat \
+        --workers 2 --report
+}
+check "the page of a sweep" sweep_page
+check "it has the command without what changes no result" data swept.json \
+    "d['command'] == (\"kernbench sweep --bench gemm_single_pe --over 'm=16..64*2' --over k=16,32 \"
+    \"--where 'm * k <= 1024' --param n=32 --timing-only --best metrics.tflops:max \"
+    \"--plot-kind heat\")"
+sweep --bench gemm_single_pe --over 'm=16..64*2' --over k=16,32 --timing-only --param n=32 \
+    --where 'm * k <= 1024' --best metrics.tflops:max --json --quiet >swept-document.json
+check "its document is that of --json" python3 -c 'import json
+load = lambda path: json.load(open(path), parse_float=lambda text: float("%.9g" % float(text)))
+assert load("swept.json")["document"] == load("swept-document.json")'
+check "its plot" data swept.json "d['plot'].startswith('<svg') and d['plot'].count('<rect') > 6"
+sweep_again() { cp swept.html swept-before.html && sweep_page && cmp swept.html swept-before.html; }
+check "the same page from the same store" sweep_again
+plan_page() { sweep plan.yaml >/dev/null && python3 "$here/check_report.py" plan.html 1000000 >plan.json; }
+check "a plan that says where the page is" plan_page
+check "a Pareto front" data plan.json "d['command'] == 'kernbench sweep plan.yaml' and (
+    d['document']['pareto'] and 'class=\"kb-plot' in d['plot'])"
+check "one point has no plot" made point sweep --bench gemm_single_pe --over m=16 --timing-only --report
+check "but a page" data point.json "d['plot'] is None and len(d['document']['points']) == 1"
+check "a plot that was asked for and cannot be" outcome 2 '*' '*--report: a heat map needs two axes*' \
+    "$kernbench" sweep --bench gemm_single_pe --over m=16 --timing-only --plot-kind heat \
+    --report x.html
+check "a failed point has a page" outcome 1 '*' '*1 of 2 points failed*' "$kernbench" sweep \
+    --bench gemm_single_pe --over cube.pe_layout.pe_per_corner=0,1 --timing-only --quiet \
+    --report failed.html
+failed_page() { python3 "$here/check_report.py" failed.html 1000000 >failed.json; }
+check "and it is whole" failed_page
 
 # ---- Mistakes
 
@@ -117,6 +159,8 @@ check "another document" outcome 2 '' '*not a document of run*' "$kernbench" rep
 
 check "a folder that does not exist" outcome 2 '*' '*none/r.html*' "$kernbench" run \
     --bench gemm_single_pe --report none/r.html
+check "a sweep's page on stdout" outcome 2 '' '*--report -: give a file*' "$kernbench" sweep \
+    --bench gemm_single_pe --over m=16 --report -
 check "stdout" outcome 2 '' '*--report*file*' "$kernbench" run --bench gemm_single_pe --report -
 check "a fault has a report" outcome 3 '*' '*' "$kernbench" run \
     --bench "$here/../obs/odd_traces.c:fault" --report fault.html
@@ -127,7 +171,8 @@ check "and it is whole" python3 "$here/check_report.py" fault.html 10000000
 status=0
 /usr/bin/python3 "$here/drive_report.py" "$scratch/gemm.html" "$scratch/collective.html" \
     "$scratch/attention.html" "$scratch/hostile.html" "$scratch/empty.html" \
-    "$scratch/saved.html" "$scratch/traffic.html" "$scratch/load.html" "$scratch/sweep.html" || status=$?
+    "$scratch/saved.html" "$scratch/traffic.html" "$scratch/load.html" "$scratch/sweep.html" \
+    "$scratch/swept.html" "$scratch/plan.html" "$scratch/point.html" "$scratch/failed.html" || status=$?
 if [ "$status" -ne 77 ]; then
     check "pages in a browser" test "$status" -eq 0
 fi
