@@ -92,6 +92,11 @@ kb_error *child_pool_create(const child_options *options, child_pool **out)
     return NULL;
 }
 
+void child_pool_limit(child_pool *pool, double seconds)
+{
+    pool->options.seconds = seconds;
+}
+
 unsigned child_pool_running(const child_pool *pool)
 {
     return pool->running;

@@ -49,6 +49,9 @@ void child_pool_destroy(child_pool *pool);
 /* Kills them; none of them is returned by child_wait() any more. */
 void child_pool_kill(child_pool *pool);
 
+/* Another limit of wall time, for children that start from now on. */
+void child_pool_limit(child_pool *pool, double seconds);
+
 /* Children that have not been returned by child_wait(). */
 unsigned child_pool_running(const child_pool *pool);
 

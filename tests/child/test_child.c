@@ -117,6 +117,23 @@ static void ends_what_takes_too_long(void **state)
     child_result_fini(&r);
 }
 
+/* The limit is that of the time when a child starts. */
+static void limits_those_that_start_later(void **state)
+{
+    (void)state;
+    child_result r;
+    child_pool *pool = make_pool((child_options){.slots = 2});
+    expect_ok(child_start(pool, hang, NULL, 0));
+    child_pool_limit(pool, 0.02);
+    expect_ok(child_start(pool, hang, NULL, 1));
+    assert_true(child_wait(pool, -1, -1, &r));
+    assert_int_equal(r.tag, 1);
+    assert_int_equal(r.end, CHILD_TIMEOUT);
+    child_result_fini(&r);
+    assert_false(child_wait(pool, 0.05, -1, &r));
+    child_pool_destroy(pool);
+}
+
 enum { PAGES = 1 << 15, PAGE = 4096 }; /* 128 MiB */
 
 /* Touches so much memory, then ends or hangs. */
@@ -291,6 +308,7 @@ int main(void)
         cmocka_unit_test(reads_more_than_a_pipe_holds),
         cmocka_unit_test(tells_the_signal),
         cmocka_unit_test(ends_what_takes_too_long),
+        cmocka_unit_test(limits_those_that_start_later),
         cmocka_unit_test(ends_what_takes_too_much_memory),
         cmocka_unit_test(does_not_wait_for_grandchildren),
         cmocka_unit_test(runs_several_at_a_time),
