@@ -40,8 +40,8 @@ static const cli_option options[] = {
     CLI_OPTION("--no-rerun", NULL, CLI_FLAG, explain_args, no_rerun,
                "does not measure what would help, which takes some 40 runs on all cores"),
     CLI_OPTION("--rerun-seconds", "N", CLI_DOUBLE, explain_args, seconds,
-               "how long these runs may take together; what is left out is shown as -;\n"
-               "default: 120",
+               "how long these runs may take together, once the run itself has ended;\n"
+               "what that leaves out is named; default: 120",
                .min = 0, .max = 1e9),
     CLI_OPTION("--jobs", "N", CLI_UINT, explain_args, jobs, "runs at a time; default: all cores",
                .min = 1, .max = 4096),

@@ -3,13 +3,15 @@
  *
  * Each resource is made twice as good first, then 4 and 1.25 times where that had an effect, those
  * with the largest effect first. If there is no time to measure all of them alone, those of which
- * the critical path expects nothing are made four times as good in one run together: if that takes
- * as long as the run itself, none of them has an effect.
+ * the critical path expects nothing, and those that come last, are made four times as good in one
+ * run together: if that takes as long as the run itself, none of them has an effect.
+ *
+ * The time for all these runs begins when the run itself has ended. A run that has not ended when
+ * it is over is killed, so it holds whatever the runs take.
  */
 #include "what_if.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,17 +19,15 @@
 
 #include "child/child.h"
 #include "cli.h"
-#include "columns.h"
 #include "crash.h"
 #include "explain_report.h"
 #include "json.h"
 #include "progress.h"
-#include "terminal.h"
+#include "what_if_table.h"
 
-enum { FACTORS = 3, HALF = 1 /* the factor 2 */, MOST = 2 /* the factor 4 */, TOGETHER = -1 };
+enum { TOGETHER = -1 };
 
 static const explain_factor factors[FACTORS] = {{5, 4}, {2, 1}, {4, 1}};
-static const char *const factor_names[FACTORS] = {"1.25", "2", "4"};
 
 typedef enum result_state { UNTRIED, MEASURED, NO_EFFECT_TOGETHER, NO_TIME, FAILS } result_state;
 
@@ -43,6 +43,7 @@ typedef struct result {
 typedef struct candidate {
     const char *key, *name;
     bool is_group;             /* of resources that are candidates too */
+    bool is_joint;             /* it is measured in one run with others first */
     const char *own;           /* a setting of the user's, which has one run: factor 2; else NULL */
     kb_text settings[FACTORS]; /* lines */
     kb_time estimate[FACTORS]; /* negative: none */
@@ -58,7 +59,8 @@ struct what_if {
     kb_time base;
     char signature[20], waits[20];
     double base_s;  /* time of the processor of the first run */
-    double began_s; /* the others, on the wall */
+    double run_s;   /* what one more is expected to take, on a core of its own */
+    double until_s; /* the others may take, on the wall */
     size_t started; /* so many of these */
     bool with_path; /* the others find their paths too */
     unsigned cores;
@@ -264,6 +266,7 @@ kb_code what_if_base(what_if *runs, json_t **document)
     if (!child_wait(runs->pool, -1, -1, &r))
         return cli_fail(KB_ERR_HOST, "the run has no result");
     runs->base_s = r.cpu_s;
+    runs->until_s = cli_wall_seconds() + runs->has.seconds;
     if (r.bytes.length > 0)
         *document = json_loadb(kb_text_peek(&r.bytes), r.bytes.length, 0, NULL);
     kb_code code = code_of(&r);
@@ -361,6 +364,10 @@ static char *copy_bytes(const char *bytes, size_t length)
 static void take_result(what_if *runs, const task *t, const child_result *r)
 {
     result *is = result_of(runs, t);
+    if (r->end == CHILD_TIMEOUT) {
+        is->state = NO_TIME;
+        return;
+    }
     json_t *document = r->end == CHILD_EXITED && r->status == 0 && r->bytes.length > 0
                            ? json_loadb(kb_text_peek(&r->bytes), r->bytes.length, 0, NULL)
                            : NULL;
@@ -370,6 +377,7 @@ static void take_result(what_if *runs, const task *t, const child_result *r)
         is->message = copy_bytes(said, strcspn(said, "\n"));
         return;
     }
+    runs->run_s = r->wall_s;
     is->state = MEASURED;
     is->fs = explain_fs(document, "fs");
     is->path_known = json_object_get(document, "signature") != NULL;
@@ -380,16 +388,18 @@ static void take_result(what_if *runs, const task *t, const child_result *r)
     json_decref(document);
 }
 
-/* Whether one more run would end in time, on a core of its own. The first runs may begin anyway,
- * unless there is no time at all. */
-static bool has_time(what_if *runs)
+/* Starts a run if it would end in time, and sees to it that it does. The first ones begin whatever
+ * is expected of them, as long as there is time at all. */
+static kb_error *start_in_time(what_if *runs, const task *t, job *j, size_t tag)
 {
-    static const double without_path = 0.6; /* of the time with it */
-    double expected = runs->base_s * (runs->with_path ? 1 : without_path);
-    bool fits = cli_wall_seconds() - runs->began_s + expected <= runs->has.seconds;
-    fits = fits || (runs->started < runs->cores && runs->has.seconds > 0);
-    runs->started += fits;
-    return fits;
+    double left = runs->until_s - cli_wall_seconds();
+    if (left <= 0 || (left < runs->run_s && runs->started >= runs->cores)) {
+        result_of(runs, t)->state = NO_TIME;
+        return NULL;
+    }
+    runs->started++;
+    child_pool_limit(runs->pool, left);
+    return child_start(runs->pool, run_job, j, tag);
 }
 
 static kb_code run_tasks(what_if *runs, const task_list *tasks)
@@ -406,10 +416,7 @@ static kb_code run_tasks(what_if *runs, const task_list *tasks)
                       .settings = t->candidate == TOGETHER
                                       ? &runs->together
                                       : &runs->candidates.items[t->candidate].settings[t->factor]};
-            if (has_time(runs))
-                err = child_start(runs->pool, run_job, &jobs[next], next);
-            else
-                result_of(runs, t)->state = NO_TIME;
+            err = start_in_time(runs, t, &jobs[next], next);
             next++;
         }
         child_result r;
@@ -424,12 +431,10 @@ static kb_code run_tasks(what_if *runs, const task_list *tasks)
 
 /* ---- The plan ---------------------------------------------------------------------------- */
 
-static const double matters = 0.001; /* of the run: an estimate that is worth a run of its own */
-
 static bool is_expected(const what_if *runs, const candidate *c)
 {
     return c->own || c->estimate[HALF] < 0 ||
-           (double)c->estimate[HALF] >= matters * (double)runs->base;
+           (double)c->estimate[HALF] >= WHAT_IF_MATTERS * (double)runs->base;
 }
 
 static kb_time gain_of(const what_if *runs, const result *r)
@@ -437,11 +442,13 @@ static kb_time gain_of(const what_if *runs, const result *r)
     return r->state == MEASURED ? runs->base - r->fs : 0;
 }
 
-/* By what the path expects, or what was measured. */
+/* By what the path expects, or what was measured; what the user asked for is first. */
 static kb_time rank_of(const what_if *runs, const candidate *c)
 {
     kb_time gain = gain_of(runs, &c->results[HALF]);
-    if (c->results[HALF].state == UNTRIED)
+    if (c->own)
+        gain = runs->base;
+    else if (c->results[HALF].state == UNTRIED)
         gain = c->estimate[HALF] < 0 ? runs->base / 20 : c->estimate[HALF];
     return gain < 0 ? -gain : gain;
 }
@@ -465,45 +472,67 @@ static void sort_tasks(const what_if *runs, task_list *tasks)
     }
 }
 
-/* Those of which the path expects nothing, in one run; if it has an effect, each alone. */
-static kb_code try_together(what_if *runs)
+/* So many runs fit into the time. */
+static size_t count_fitting(const what_if *runs)
 {
-    task_list tasks = {0};
-    bool good = true;
-    for (size_t i = 0; i < runs->candidates.count; i++)
-        if (!is_expected(runs, &runs->candidates.items[i]))
-            kb_text_puts(&runs->together, kb_text_peek(&runs->candidates.items[i].settings[MOST]));
-    if (runs->together.length == 0)
-        return KB_OK;
-    good = !runs->together.failed && add_task(&tasks, TOGETHER, MOST);
-    kb_code code = good ? run_tasks(runs, &tasks) : cli_report(kb_error_nomem());
-    tasks.count = 0;
-    bool none = runs->of_together.state == MEASURED && runs->of_together.fs == runs->base;
-    for (size_t i = 0; i < runs->candidates.count && code == KB_OK; i++) {
-        candidate *c = &runs->candidates.items[i];
-        if (is_expected(runs, c))
-            continue;
-        for (int f = 0; f < FACTORS && none; f++)
-            c->results[f].state = NO_EFFECT_TOGETHER;
-        if (!none && !add_task(&tasks, (int)i, HALF))
-            code = cli_report(kb_error_nomem());
-    }
-    sort_tasks(runs, &tasks);
-    if (code == KB_OK)
-        code = run_tasks(runs, &tasks);
-    kb_vec_fini(&tasks);
-    return code;
+    static const double most = 1e6;
+    double turns = runs->run_s > 0 ? runs->has.seconds / runs->run_s : most;
+    size_t fitting = (size_t)(turns < most ? turns : most) * runs->cores;
+    return fitting < runs->cores ? runs->cores : fitting;
 }
 
+/* Each at the factor 2 in order of rank, but those of which the path expects nothing, and those
+ * for which no run is left, in one run together, the last one that fits. Settings of the user's and
+ * groups of resources stay alone. */
+static bool plan_first_runs(what_if *runs, task_list *tasks)
+{
+    bool good = true;
+    for (size_t i = 0; i < runs->candidates.count; i++)
+        good = good && add_task(tasks, (int)i, HALF);
+    sort_tasks(runs, tasks);
+    size_t fitting = count_fitting(runs), left = fitting > 1 ? fitting - 1 : 1, kept = 0;
+    for (size_t i = 0; i < tasks->count && good; i++) {
+        candidate *c = &runs->candidates.items[tasks->items[i].candidate];
+        bool has_run = is_expected(runs, c) && left > 0;
+        left -= has_run;
+        c->is_joint = !has_run && !c->own && !c->is_group;
+        if (has_run)
+            tasks->items[kept++] = tasks->items[i];
+        if (c->is_joint)
+            kb_text_puts(&runs->together, kb_text_peek(&c->settings[MOST]));
+    }
+    tasks->count = kept;
+    good = good && !runs->together.failed;
+    return good && (runs->together.length == 0 || add_task(tasks, TOGETHER, MOST));
+}
+
+/* At the factor 2 what those runs have not told of. */
+static bool plan_rest(what_if *runs, task_list *tasks)
+{
+    bool none = runs->of_together.state == MEASURED && runs->of_together.fs == runs->base;
+    bool good = true;
+    tasks->count = 0;
+    for (size_t i = 0; i < runs->candidates.count; i++) {
+        candidate *c = &runs->candidates.items[i];
+        for (int f = 0; f < FACTORS && none && c->is_joint; f++)
+            c->results[f].state = NO_EFFECT_TOGETHER;
+        if (c->results[HALF].state == UNTRIED)
+            good = good && add_task(tasks, (int)i, HALF);
+    }
+    sort_tasks(runs, tasks);
+    return good;
+}
+
+/* `all`: each alone. */
 static kb_code try_at_two(what_if *runs, bool all)
 {
     task_list tasks = {0};
-    bool good = true;
-    for (size_t i = 0; i < runs->candidates.count; i++)
-        if (all || is_expected(runs, &runs->candidates.items[i]))
-            good = good && add_task(&tasks, (int)i, HALF);
-    sort_tasks(runs, &tasks);
-    kb_code code = good ? run_tasks(runs, &tasks) : cli_report(kb_error_nomem());
+    kb_code code = KB_OK;
+    if (!all)
+        code =
+            plan_first_runs(runs, &tasks) ? run_tasks(runs, &tasks) : cli_report(kb_error_nomem());
+    if (code == KB_OK)
+        code = plan_rest(runs, &tasks) ? run_tasks(runs, &tasks) : cli_report(kb_error_nomem());
     kb_vec_fini(&tasks);
     return code;
 }
@@ -517,7 +546,9 @@ static kb_code try_others(what_if *runs, bool all)
         task_list tasks = {0};
         bool good = true;
         for (size_t i = 0; i < runs->candidates.count; i++) {
-            const candidate *c = &runs->candidates.items[i];
+            candidate *c = &runs->candidates.items[i];
+            if (c->results[HALF].state == NO_TIME)
+                c->results[order[k]].state = NO_TIME;
             if (!c->own && c->results[order[k]].state == UNTRIED &&
                 (all || gain_of(runs, &c->results[HALF]) != 0))
                 good = good && add_task(&tasks, (int)i, order[k]);
@@ -548,6 +579,7 @@ static json_t *result_json(const what_if *runs, const result *r)
     case FAILS:
         return json_pack("{s:o}", "fails", cli_json_text(r->message ? r->message : ""));
     case NO_TIME:
+        return json_pack("{s:s}", "not_measured", "no time left");
     case UNTRIED:
         break;
     }
@@ -566,6 +598,17 @@ static json_t *settings_json(const kb_text *lines)
     return array;
 }
 
+/* What the run that the candidate shares with others gains; null: it has none, or that of no
+ * effect. */
+static json_t *together_json(const what_if *runs, const candidate *c)
+{
+    kb_time gain = gain_of(runs, &runs->of_together);
+    if (!c->is_joint || gain == 0)
+        return json_null();
+    return json_pack("{s:s, s:I, s:o}", "factor", factor_names[MOST], "gain_fs", (json_int_t)gain,
+                     "gain", cli_json_real((double)gain / (double)runs->base));
+}
+
 static json_t *candidate_json(const what_if *runs, const candidate *c)
 {
     json_t *measured = json_object(), *estimates = json_object();
@@ -577,9 +620,10 @@ static json_t *candidate_json(const what_if *runs, const candidate *c)
         cli_json_set(&estimates, name,
                      c->estimate[f] < 0 ? json_null() : json_integer((json_int_t)c->estimate[f]));
     }
-    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "resource", c->key, "name",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "resource", c->key, "name",
                      cli_json_text(c->name), "settings", settings_json(&c->settings[HALF]),
-                     "measured", measured, "estimate_fs", estimates);
+                     "measured", measured, "together", together_json(runs, c), "estimate_fs",
+                     estimates);
 }
 
 static kb_time best_gain(const what_if *runs, const candidate *c)
@@ -592,10 +636,13 @@ static kb_time best_gain(const what_if *runs, const candidate *c)
     return gain_of(runs, &c->results[HALF]) != 0 ? gain_of(runs, &c->results[HALF]) : best;
 }
 
-/* By gain; a group comes behind what it consists of. */
+/* By gain, then by what the path expects; a group comes behind what it consists of. */
 static bool is_before(const what_if *runs, const candidate *a, const candidate *b)
 {
-    return a->is_group != b->is_group ? b->is_group : best_gain(runs, a) > best_gain(runs, b);
+    kb_time gain_a = best_gain(runs, a), gain_b = best_gain(runs, b);
+    if (a->is_group != b->is_group)
+        return b->is_group;
+    return gain_a != gain_b ? gain_a > gain_b : a->estimate[HALF] > b->estimate[HALF];
 }
 
 static json_t *table_json(const what_if *runs)
@@ -624,176 +671,15 @@ kb_code what_if_measure(what_if *runs, const json_t *path, json_t **table)
     snprintf(runs->waits, sizeof runs->waits, "%s", explain_string(path, "waits"));
     if (!add_candidates(runs, path))
         return cli_report(kb_error_nomem());
-    runs->began_s = cli_wall_seconds();
+    static const double without_path = 0.6; /* of the time with it */
     double all_s = runs->base_s * (double)(runs->candidates.count * FACTORS) / runs->cores;
-    runs->with_path = all_s <= runs->has.seconds / 2;
-    bool alone = runs->with_path;
+    bool alone = all_s <= runs->has.seconds / 2;
+    runs->with_path = alone;
+    runs->run_s = alone ? runs->base_s : without_path * runs->base_s;
     kb_code code = try_at_two(runs, alone);
-    if (code == KB_OK && !alone)
-        code = try_together(runs);
     if (code == KB_OK)
         code = try_others(runs, alone);
     if (code == KB_OK)
         *table = table_json(runs);
     return code == KB_OK && !*table ? cli_report(kb_error_nomem()) : code;
-}
-
-/* ---- As text ----------------------------------------------------------------------------- */
-
-/* Without a sign before 0.0. */
-static void put_percent(double share, kb_text *text)
-{
-    static const double shown = 0.0005;
-    kb_text_printf(text, "%.1f", share > -shown && share < shown ? 0 : 100 * share);
-}
-
-/* "12.3", "no effect", "fails", "-" */
-static void put_gain(const json_t *measured, kb_text *text)
-{
-    if (!json_is_object(measured))
-        kb_text_puts(text, "-");
-    else if (json_object_get(measured, "fails"))
-        kb_text_puts(text, "fails");
-    else if (explain_fs(measured, "gain_fs") == 0)
-        kb_text_puts(text, "no effect");
-    else
-        put_percent(json_number_value(json_object_get(measured, "gain")), text);
-}
-
-/* "same", "other waits", "changes; most then: vector engine" */
-static void put_path(const json_t *measured, kb_text *text)
-{
-    const json_t *at_two = json_object_get(measured, "2");
-    at_two = at_two ? at_two : json_object_get(measured, "own");
-    const json_t *same = json_object_get(at_two, "same_path");
-    if (json_is_true(same))
-        kb_text_puts(text,
-                     json_is_false(json_object_get(at_two, "same_waits")) ? "other waits" : "same");
-    else if (json_is_false(same))
-        kb_text_printf(text, "changes; most then: %s", explain_string(at_two, "most"));
-    else
-        kb_text_puts(text, "-");
-}
-
-/* The largest gain or loss of any factor; negative: not measured, or it fails. */
-static double largest_effect(const json_t *measured)
-{
-    double largest = -1;
-    const char *factor;
-    const json_t *at;
-    json_object_foreach((json_t *)(uintptr_t)measured, factor, at)
-    {
-        if (json_object_get(at, "fails"))
-            return -1;
-        if (json_is_object(at))
-            largest = fmax(largest, fabs(json_number_value(json_object_get(at, "gain"))));
-    }
-    return largest;
-}
-
-typedef enum row_kind { SHOWN, NO_EFFECT, SMALL, NOT_MEASURED, ROW_KINDS } row_kind;
-
-/* What deserves a row: an effect, one's own setting, a failure, or what the path expects of it. */
-static row_kind kind_of_row(const json_t *path, const json_t *one)
-{
-    const json_t *measured = json_object_get(one, "measured");
-    kb_time expected = explain_fs(json_object_get(one, "estimate_fs"), "2");
-    double effect = largest_effect(measured);
-    if (json_object_get(measured, "own") || effect >= matters)
-        return SHOWN;
-    if (effect >= 0)
-        return effect > 0 ? SMALL : NO_EFFECT;
-    bool fails = json_object_get(json_object_get(measured, factor_names[HALF]), "fails") != NULL;
-    bool is_expected = (double)expected >= matters * (double)explain_fs(path, "fs");
-    return fails || is_expected ? SHOWN : NOT_MEASURED;
-}
-
-static void add_row(const json_t *path, const json_t *one, cli_table *out)
-{
-    const json_t *measured = json_object_get(one, "measured");
-    const json_t *estimate = json_object_get(json_object_get(one, "estimate_fs"), "2");
-    kb_text cells[FACTORS + 2] = {0};
-    put_path(measured, &cells[FACTORS + 1]);
-    const json_t *own = json_object_get(measured, "own");
-    for (int f = 0; f < FACTORS; f++)
-        put_gain(own ? (f == HALF ? own : NULL) : json_object_get(measured, factor_names[f]),
-                 &cells[f]);
-    if (json_is_integer(estimate))
-        put_percent((double)json_integer_value(estimate) / (double)explain_fs(path, "fs"),
-                    &cells[FACTORS]);
-    else
-        kb_text_puts(&cells[FACTORS], "-");
-    CLI_ROW(out, {.text = explain_string(one, "name")}, {.text = kb_text_peek(&cells[0])},
-            {.text = kb_text_peek(&cells[1])}, {.text = kb_text_peek(&cells[2])},
-            {.text = kb_text_peek(&cells[3])}, {.text = kb_text_peek(&cells[FACTORS + 1])});
-    for (int f = 0; f < FACTORS + 2; f++)
-        kb_text_fini(&cells[f]);
-}
-
-/* "No effect: TCM bandwidth, SRAM." */
-static void print_names(const json_t *path, const json_t *table, row_kind kind, const char *what)
-{
-    kb_text text = KB_TEXT_INIT;
-    size_t i;
-    const json_t *one;
-    json_array_foreach(table, i, one)
-    {
-        if (kind_of_row(path, one) == kind)
-            kb_text_printf(&text, "%s%s", text.length == 0 ? what : ", ",
-                           explain_string(one, "name"));
-    }
-    if (text.length > 0) {
-        kb_text_puts(&text, ".");
-        cli_print_wrapped(stdout, kb_text_peek(&text));
-    }
-    kb_text_fini(&text);
-}
-
-/* "cube.pe_tcm.capacity_mib=4.5 fails: kernbench: kernel 'add_up' ..." */
-static void print_failures(const json_t *table)
-{
-    size_t i;
-    const json_t *one;
-    json_array_foreach(table, i, one)
-    {
-        const json_t *measured = json_object_get(one, "measured");
-        const json_t *own = json_object_get(measured, "own");
-        const json_t *at = own ? own : json_object_get(measured, factor_names[HALF]);
-        if (!json_object_get(at, "fails"))
-            continue;
-        kb_text text = KB_TEXT_INIT;
-        kb_text_printf(&text, "%s fails: %s", explain_string(one, "name"),
-                       explain_string(at, "fails"));
-        cli_print_wrapped(stdout, kb_text_peek(&text));
-        kb_text_fini(&text);
-    }
-}
-
-kb_code what_if_print(const json_t *path, const json_t *table, bool verbose)
-{
-    static const cli_column columns[] = {
-        CLI_TEXT("what would help", CLI_WORD),  CLI_TEXT("1.25x %", CLI_FIGURE),
-        CLI_TEXT("2x %", CLI_FIGURE),           CLI_TEXT("4x %", CLI_FIGURE),
-        CLI_TEXT("path says 2x %", CLI_FIGURE), CLI_TEXT("path at 2x", CLI_WORD)};
-    static const char *const said[ROW_KINDS] = {
-        [NO_EFFECT] = "No effect: ",
-        [SMALL] = "Less than 0.1 %: ",
-        [NOT_MEASURED] = "Not measured, for want of time: ",
-    };
-    cli_table out;
-    cli_table_init(&out, columns, sizeof columns / sizeof columns[0]);
-    size_t i;
-    const json_t *one;
-    json_array_foreach(table, i, one)
-    {
-        if (verbose || kind_of_row(path, one) == SHOWN)
-            add_row(path, one, &out);
-    }
-    kb_code code = cli_table_print(&out, stdout);
-    if (code == KB_OK)
-        print_failures(table);
-    for (int kind = 0; kind < ROW_KINDS && !verbose && code == KB_OK; kind++)
-        if (said[kind])
-            print_names(path, table, (row_kind)kind, said[kind]);
-    return code;
 }

@@ -5,6 +5,8 @@
  *
  *     kernbench explain --bench tests/explain/known_causes.c:slow_link
  */
+#include <time.h>
+
 #include <kernbench/kernbench.h>
 #include <kernbench/tl.h>
 
@@ -233,6 +235,18 @@ static kb_error *run_nothing(kb_bench *bench)
     return make_x(kb_bench_context(bench), &x);
 }
 
+/* Takes that long on every machine, and every core. */
+static kb_error *run_long(kb_bench *bench)
+{
+    kb_context *ctx = kb_bench_context(bench);
+    double seconds = 1e-3 * (double)steps_of(bench);
+    kb_tensor x;
+    for (clock_t begin = clock(); (double)(clock() - begin) < seconds * CLOCKS_PER_SEC;)
+        continue;
+    KB_TRY(make_x(ctx, &x));
+    return kb_launch(ctx, "long", &nearly_empty, x, (int64_t)0);
+}
+
 static kb_error *run_launch_latency(kb_bench *bench)
 {
     kb_context *ctx = kb_bench_context(bench);
@@ -303,6 +317,7 @@ BENCH(upload, 1)
 BENCH(launch_latency, 12)
 BENCH(deadlock, 4)
 BENCH(fault, 4)
+BENCH(long, 300)
 
 static const kb_param params_of_few_slots[] = {
     STEPS(200), {.name = "slots", .value = 1, .min = 1, .max = 1024, .help = "of the queue"}};
@@ -315,4 +330,4 @@ static const kb_bench_spec bench_few_slots = {.name = "few_slots",
 KB_EXPORT_BENCHES(&bench_slow_link, &bench_straggler, &bench_dependent_products, &bench_hot_slice,
                   &bench_far_operand, &bench_vector_work, &bench_launch_latency, &bench_few_slots,
                   &bench_deadlock, &bench_fault, &bench_lone_reader, &bench_half, &bench_tcm_ports,
-                  &bench_nothing, &bench_upload, &bench_products);
+                  &bench_nothing, &bench_upload, &bench_products, &bench_long);

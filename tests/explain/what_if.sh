@@ -49,8 +49,8 @@ small="--set system.sips.count=1 --set sip.cube_mesh.w=2 --set sip.cube_mesh.h=2
     check "measured: one's own is too little" outcome 0 '*capacity_mib=4.0625 * fails *fails: *TCM*' '' "$kernbench" \
         explain --bench "$here/known_causes.c:products" $small --rerun-seconds 60 \
         --what-if cube.pe_tcm.capacity_mib=4.0625
-    check "no time to measure" outcome 0 '*vector engine * - *' '' "$kernbench" explain \
-        --bench "$here/known_causes.c:vector_work" $small --rerun-seconds 0
+    check "no time to measure" outcome 0 '*vector engine * no time *Not measured in time*vector engine, *' '' \
+        "$kernbench" explain --bench "$here/known_causes.c:vector_work" $small --rerun-seconds 0
     check "path" outcome 0 '*The path, 5*command, host to *' '' "$kernbench" explain \
         --bench "$here/known_causes.c:vector_work" $small --no-rerun --path
     check "a full recorder" outcome 0 '*records of operations were full*not recorded in detail*' '' \
@@ -93,4 +93,49 @@ assert together > 0.3 and max(gains.values()) < together / 2, (together, gains)
 END
 }
 check "links in series" in_series
+
+# in_time SECONDS: each run takes 300 ms of the processor at least, so one after the other no more of
+# them end than fit. Which ones do depends on the machine; that they are those of which the path
+# expects most, and that the others are named, does not.
+in_time() {
+    for format in "" --json; do
+        # shellcheck disable=SC2086
+        timeout 60 "$kernbench" explain --bench "$here/known_causes.c:long" --quiet --jobs 1 \
+            --what-if cube.pe_math.lanes=128 --rerun-seconds "$1" $small $format \
+            >"$scratch/out$format" || return 1
+    done
+    python3 - "$1" "$scratch/out" "$scratch/out--json" <<'END'
+import json, sys
+seconds, text = float(sys.argv[1]), " ".join(open(sys.argv[2]).read().split())
+document = json.load(open(sys.argv[3]))
+path, table = document["critical_path"], document["what_if"]
+for key, groups in path.items():
+    if key.startswith("by_"):
+        assert sum(group["fs"] for group in groups) == path["fs"], key
+def is_cut_off(result):
+    return result == {"not_measured": "no time left"}
+measured, cut_off = [], []
+for one in table:
+    result = one["measured"].get("own", one["measured"].get("2"))
+    assert is_cut_off(result) or result["gain_fs"] == path["fs"] - result["fs"], one
+    (cut_off if is_cut_off(result) else measured).append(one)
+    assert not is_cut_off(result) or all(map(is_cut_off, one["measured"].values())), one
+assert len(cut_off) > 5, table
+alone = [one for one in measured if not one["measured"].get("2", {}).get("together")]
+assert len(alone) <= seconds / 0.3, alone
+expected = [one for one in cut_off if (one["estimate_fs"].get("2") or 0) >= 1e-3 * path["fs"]]
+if alone:
+    assert "own" in [next(iter(one["measured"])) for one in alone], alone
+    least = min((one["estimate_fs"]["2"] for one in alone
+                 if one["estimate_fs"].get("2") is not None), default=path["fs"])
+    assert least >= max(one["estimate_fs"].get("2") or 0 for one in cut_off), (alone, cut_off)
+assert "Not measured in time (--rerun-seconds): " in text, text
+if seconds < 0.3:
+    assert not measured and expected
+    named = text.split("(--rerun-seconds): ")[1]
+    assert all(one["name"] in named for one in cut_off), named
+END
+}
+check "no run ends in time" in_time 0.1
+check "some runs end in time" in_time 1.3
 finish
