@@ -212,7 +212,8 @@ static void print_changes(const comparison *c)
         kb_text_fini(&text);
     }
     if (json_array_size(changes) == 0)
-        cli_print_wrapped(stdout, "Bench, parameters, machine and settings are the same.");
+        cli_print_wrapped(stdout,
+                          "The name of the bench, parameters, machine and settings are the same.");
     json_decref(changes);
 }
 

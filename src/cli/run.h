@@ -88,6 +88,7 @@ typedef struct run_roofline {
     double vector_peak_tflops; /* of the vector engines, with one operation per lane and cycle */
     double vector_busy;        /* share of the time in which the vector engines are busy */
     double gbs, peak_gbs;      /* achieved of local memory; peak of the PEs' own HBM slices */
+    bool links_limit;          /* that peak is one of the links to the slices, which are slower */
     double remote_gbs;         /* of memory of other cubes and SIPs, and of other PEs' TCM */
     double remote_busy;        /* utilization of the busiest link of the fabric */
     double intensity;          /* matrix FLOP per byte of local memory; infinite without bytes */

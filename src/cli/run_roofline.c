@@ -108,7 +108,9 @@ kb_error *run_compute_roofline(run_stats *s)
     KB_TRY(find_slice_rates(s->machine, &rates));
     double time = s->timeline.kernels > 0 ? (double)s->timeline.kernels : HUGE_VAL;
     compute_engines(s, time);
-    compute_memory(s, time, slice_peak(s, &rates));
+    double peak = slice_peak(s, &rates);
+    compute_memory(s, time, peak);
+    r->links_limit = peak < (double)rates.service;
     const double parts[] = {
         [RUN_MATRIX_ROOF] = r->peak_tflops > 0 ? r->tflops / r->peak_tflops : 0,
         [RUN_VECTOR_ROOF] = r->vector_busy,

@@ -224,6 +224,8 @@ static void print_verdict(const run_view *view)
     rt_verdict verdict = rt_bench_verdict(view->bench);
     if (verdict == RT_NOT_VERIFIED && view->verify)
         printf("Verification: not done, the bench has no reference\n");
+    else if (verdict == RT_NOT_VERIFIED && view->timing_only)
+        printf("Verification: not done, a timing-only run has no data\n");
     else
         printf("Verification: %s\n", words[verdict]);
 }

@@ -59,13 +59,21 @@ static bool memory_bounds(const run_stats *s, double engine_busy)
     return r->gbs > fmax(is_full, engine_busy) * r->peak_gbs;
 }
 
+/* What is at its maximum when local memory is. */
+static const char *memory_name(const run_stats *s)
+{
+    return s->roofline.links_limit
+               ? "HBM, through links of the PEs that are slower than it, delivers"
+               : "HBM delivers";
+}
+
 static void full_memory_verdict(const run_stats *s, const char *engines, double busy, kb_text *text)
 {
     const run_roofline *r = &s->roofline;
     kb_text_printf(text,
-                   "Memory bound: HBM delivers %s of %s GB/s, %s %% of peak, while kernels run: "
+                   "Memory bound: %s %s of %s GB/s, %s %% of peak, while kernels run: "
                    "bandwidth bound. The %s engines keep up with it, busy %s %% of the time",
-                   obs_gbs(r->gbs).text, obs_gbs(r->peak_gbs).text,
+                   memory_name(s), obs_gbs(r->gbs).text, obs_gbs(r->peak_gbs).text,
                    obs_percent(r->gbs / r->peak_gbs).text, engines, obs_percent(busy).text);
 }
 
@@ -159,9 +167,9 @@ static void local_memory_verdict(const run_stats *s, kb_text *text)
     double used = r->peak_gbs > 0 ? r->gbs / r->peak_gbs : 0;
     double stalled = run_share(s->causes[KB_CAUSE_LOCAL_MEMORY], s->timeline.kernels);
     kb_text_printf(text,
-                   "Memory bound: stalled on local memory %s %% of the time; HBM delivers %s of "
+                   "Memory bound: stalled on local memory %s %% of the time; %s %s of "
                    "%s GB/s, %s %% of peak, while kernels run",
-                   obs_percent(share_of(s, s->causes[KB_CAUSE_LOCAL_MEMORY])).text,
+                   obs_percent(share_of(s, s->causes[KB_CAUSE_LOCAL_MEMORY])).text, memory_name(s),
                    obs_gbs(r->gbs).text, obs_gbs(r->peak_gbs).text, obs_percent(used).text);
     if (used >= is_busy) {
         kb_text_puts(text, ": bandwidth bound");

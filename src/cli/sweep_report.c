@@ -342,6 +342,12 @@ kb_code sweep_report_print(const sweep_results *results, const sweep_report_args
                            const char *const *derived, size_t derived_count, bool json, bool quiet)
 {
     sweep_report r = {.results = results, .args = args, .quiet = quiet};
+    /* Without a figure there is nothing to choose, divide or draw: the failures say why. */
+    const sweep_report_args bare = {.csv = args->csv};
+    if (results->columns.count == results->axis_count) {
+        r.args = &bare;
+        derived_count = 0;
+    }
     bool stdout_is_taken = false;
     kb_error *err = prepare(&r, derived, derived_count);
     if (!err)

@@ -62,6 +62,8 @@ check "in detail" figure roofline.roof '"vector"'
 check "memory" run copy
 check "bandwidth" verdict 'Memory bound: stalled on local memory * bandwidth bound.'
 check "the roofline agrees with that, too" figure roofline.roof '"local_memory"'
+check "memory behind slower links" run copy --set cube.xbar_to_hbm_bw_gbs=1024
+check "which the sentence names" verdict 'Memory bound: stalled on local memory *; HBM, through links of the PEs that are slower than it, delivers * bandwidth bound.'
 
 # A product of 64 x 64 x 64 occupies the array for 64 cycles and drains for 2 * 64 + 64 - 2 = 190:
 # 75 % of the time in a chain; three others hide it.

@@ -150,6 +150,13 @@ def settings_that_make_no_machine_are_points_that_failed():
 
 
 @case
+def without_a_figure_the_failures_are_shown():
+    out = sweep("--bench", "va_offset_verify", "--over", "rows=1,2", "--set", "cube.noc.w=99",
+                "--value", "sim_ns", "--best", "sim_ns:min", status=1)
+    assert "rows = 2: failed" in out and "found '99'" in out, out
+
+
+@case
 def failed_points_are_retried_on_request():
     plan = [*make_modes(), "--over", "mode=good,later"]
     environment = {"MODES_FILE": os.path.abspath("now")}
