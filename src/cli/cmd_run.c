@@ -18,7 +18,7 @@
 typedef struct run_args {
     cli_common common;
     const char *bench, *device, *trace, *report, *store, *label;
-    bool save_ops, verify, timing_only, verbose, profile, check_races;
+    bool trace_path, save_ops, verify, timing_only, verbose, profile, check_races;
     uint64_t stack_bytes;
     cli_list params;
     collectives_args collectives;
@@ -46,6 +46,10 @@ static const cli_option options[] = {
         "--trace", "FILE", CLI_STRING, run_args, trace,
         "writes a timeline of all units, for https://ui.perfetto.dev: in its own format if the name\n"
         "ends with .pftrace, else as JSON; - is stdout, which has no other text then"),
+    CLI_OPTION(
+        "--trace-path", NULL, CLI_FLAG, run_args, trace_path,
+        "the trace has the critical path as a track of its own; takes up to twice the time,\n"
+        "and 64 bytes of memory for each operation"),
     CLI_OPTION(
         "--report", "FILE", CLI_STRING, run_args, report,
         "writes one HTML page that needs nothing else: what bound the run, the machine with\n"
@@ -80,7 +84,7 @@ typedef struct run {
     run_report *report;
     store *store;   /* NULL: it is not saved */
     op_log *ops;    /* NULL: they are not saved */
-    run_path *path; /* the critical path, if the run is saved */
+    run_path *path; /* the critical path, if the run is saved or its trace shows it */
     bool trace_on_stdout;
     bool printed; /* the bench has printed something */
 } run;
@@ -147,7 +151,7 @@ static void on_print(void *self, const char *line)
 static kb_error *on_ready(void *self, kb_context *ctx)
 {
     run *r = self;
-    if (r->store)
+    if (r->store || r->args->trace_path)
         KB_TRY(run_path_begin(ctx, RUN_PATH_BYTES, &r->path));
     if (r->args->trace || r->args->report)
         KB_TRY(kb_oplog_watch_states(rt_get_stats(ctx).log, on_state, r));
@@ -247,6 +251,22 @@ static kb_code save_and_report(run *r, const run_outcome *outcome)
     return err ? cli_report(err) : KB_OK;
 }
 
+static kb_error *write_trace(run *r, const run_outcome *outcome)
+{
+    run_trace *trace = r->trace;
+    r->trace = NULL;
+    if (!trace || !r->args->trace_path)
+        return run_trace_close(trace);
+    const explain_path *path;
+    kb_error *err = run_path_find(r->path, outcome, &path);
+    if (!err)
+        err = run_trace_path(trace, path);
+    if (!err)
+        return run_trace_close(trace);
+    run_trace_discard(trace);
+    return err;
+}
+
 static kb_error *write_report(run *r, const run_outcome *outcome)
 {
     run_report *report = r->report;
@@ -277,7 +297,7 @@ static kb_code on_done(void *self, const run_outcome *outcome)
     bool traced = keeps_trace(outcome);
     kb_error *trace_error = NULL, *report_error = NULL;
     if (traced) {
-        trace_error = run_trace_close(r->trace);
+        trace_error = write_trace(r, outcome);
         report_error = write_report(r, outcome);
     } else {
         run_trace_discard(r->trace);
@@ -355,6 +375,8 @@ static kb_code check_options(const cli_call *call)
         return cli_fail(KB_ERR_INPUT, "missing --bench NAME; see kernbench list");
     if (args->verify && args->timing_only)
         return cli_fail(KB_ERR_INPUT, "--verify-data and --timing-only are mutually exclusive");
+    if (args->trace_path && !args->trace)
+        return cli_fail(KB_ERR_INPUT, "--trace-path needs --trace FILE");
     if (!args->store && (args->save_ops || args->label))
         return cli_fail(KB_ERR_INPUT, "%s needs --save", args->label ? "--label" : "--save-ops");
     if (args->label && !store_is_label(args->label))

@@ -185,6 +185,76 @@ void run_trace_tcm(run_trace *trace, const kb_pe *pe, kb_time now, uint64_t byte
         obs_trace_tcm(trace->trace, *pe, now, bytes);
 }
 
+/* ---- The critical path ------------------------------------------------------------------- */
+
+/* Arguments: the number of the operation's record, and "HBM bandwidth, fs". */
+typedef struct step_notes {
+    obs_note items[1 + EXPLAIN_MAX_PARTS];
+    kb_text keys[1 + EXPLAIN_MAX_PARTS];
+    size_t count;
+} step_notes;
+
+static void add_note(step_notes *notes, uint64_t number)
+{
+    notes->items[notes->count].key = cli_text(&notes->keys[notes->count]);
+    notes->items[notes->count++].number = number;
+}
+
+/* Times that have the same name are one. */
+static void add_time(step_notes *notes, const explain_part *part)
+{
+    kb_text *key = &notes->keys[notes->count];
+    explain_part_name(part->resource, part->aspect, key);
+    kb_text_puts(key, ", fs");
+    for (size_t i = 0; i < notes->count; i++)
+        if (strcmp(notes->items[i].key, cli_text(key)) == 0) {
+            notes->items[i].number += (uint64_t)part->time;
+            kb_text_fini(key);
+            return;
+        }
+    add_note(notes, (uint64_t)part->time);
+}
+
+static void make_notes(const explain_path *path, size_t step, step_notes *notes)
+{
+    *notes = (step_notes){0};
+    if (path->steps.items[step].id != EXPLAIN_NONE) {
+        kb_text_puts(&notes->keys[0], "record");
+        add_note(notes, path->steps.items[step].id);
+    }
+    for (uint32_t p = path->first_part.items[step]; p < path->first_part.items[step + 1]; p++)
+        if (path->parts.items[p].time > 0)
+            add_time(notes, &path->parts.items[p]);
+}
+
+static kb_error *put_step(run_trace *t, const explain_path *path, size_t i)
+{
+    const explain_step *step = &path->steps.items[i];
+    step_notes notes;
+    kb_text title = KB_TEXT_INIT;
+    make_notes(path, i, &notes);
+    explain_describe_step(path, step, &title);
+    bool failed = title.failed;
+    for (size_t k = 0; k < notes.count; k++)
+        failed |= notes.keys[k].failed;
+    obs_step shown = {step->from, step->to, cli_text(&title), notes.items, notes.count};
+    if (!failed)
+        obs_trace_step(t->trace, &shown);
+    for (size_t k = 0; k < notes.count; k++)
+        kb_text_fini(&notes.keys[k]);
+    kb_text_fini(&title);
+    return failed ? kb_error_nomem() : NULL;
+}
+
+kb_error *run_trace_path(run_trace *t, const explain_path *path)
+{
+    for (size_t i = 0; i < path->steps.count; i++)
+        KB_TRY(put_step(t, path, i));
+    return NULL;
+}
+
+/* ---- Opening and closing ----------------------------------------------------------------- */
+
 static uint64_t add_saturated(uint64_t a, uint64_t b)
 {
     return a < UINT64_MAX - b ? a + b : UINT64_MAX;

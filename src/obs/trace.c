@@ -121,8 +121,9 @@ struct obs_trace {
     void *sample_self;
     uint64_t *totals; /* of the last sample */
     obs_bins bins;
-    kb_time last; /* the latest time of any call */
-    int error;    /* the first errno; 0: none */
+    kb_time last;  /* the latest time of any call */
+    bool has_path; /* the track of the critical path was named */
+    int error;     /* the first errno; 0: none */
 };
 
 static void fail(obs_trace *t, int error)
@@ -653,6 +654,31 @@ void obs_trace_state(obs_trace *t, uint64_t pe, kb_cause cause, kb_time start, k
         t->writer->ops->put_slice(t->writer, &slice);
     else
         fail(t, ENOMEM);
+    check_writer(t);
+}
+
+/* ---- The critical path ------------------------------------------------------------------- */
+
+void obs_trace_step(obs_trace *t, const obs_step *step)
+{
+    if (t->error != 0)
+        return;
+    trace_slice slice = {
+        .at = {HOST_PROCESS, TRACE_NO_GROUP, MAX_LANES + 1}, /* after the lanes of requests */
+        .start = step->start,
+        .end = step->end,
+        .category = "path",
+        .title = step->title,
+        .notes = step->notes,
+        .note_count = step->note_count,
+    };
+    errno = 0;
+    if (!t->has_path) {
+        t->has_path = true;
+        name_process(t, HOST_PROCESS);
+        t->writer->ops->name_thread(t->writer, &slice.at, "critical path");
+    }
+    t->writer->ops->put_slice(t->writer, &slice);
     check_writer(t);
 }
 

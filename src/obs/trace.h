@@ -72,6 +72,23 @@ void obs_trace_tcm(obs_trace *trace, kb_pe pe, kb_time now, uint64_t bytes);
 /* Adds the main cause of the PE's time in an interval, in order of ends of each PE. */
 void obs_trace_state(obs_trace *trace, uint64_t pe, kb_cause cause, kb_time start, kb_time end);
 
+/* A time that a step of the critical path has, by what it was spent at. */
+typedef struct obs_note {
+    const char *key;
+    uint64_t number;
+} obs_note;
+
+typedef struct obs_step {
+    kb_time start, end;
+    const char *title;
+    const obs_note *notes;
+    size_t note_count;
+} obs_step;
+
+/* Adds a step of the critical path, which is a track beside the host's requests: in order of time,
+ * and without overlaps. They may come after operations that end later. */
+void obs_trace_step(obs_trace *trace, const obs_step *step);
+
 /* Completes the file, which stays open, and frees the trace; NULL does nothing. Returns the first
  * error of any call. */
 KB_MUST_USE kb_error *obs_trace_close(obs_trace *trace);

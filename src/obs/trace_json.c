@@ -137,6 +137,8 @@ static void put_slice(trace_writer *base, const trace_slice *slice)
     w->any_argument = false;
     if (slice->op)
         obs_visit_args(slice->op, &args, w);
+    for (size_t i = 0; i < slice->note_count; i++)
+        put_number(w, slice->notes[i].key, slice->notes[i].number);
     fputs("}}", file);
 }
 

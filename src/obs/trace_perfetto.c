@@ -338,6 +338,8 @@ static void put_slice(trace_writer *base, const trace_slice *slice)
     put_number(w, "end_fs", (uint64_t)slice->end);
     if (slice->op)
         obs_visit_args(slice->op, &args, w);
+    for (size_t i = 0; i < slice->note_count; i++)
+        put_number(w, slice->notes[i].key, slice->notes[i].number);
     end_packet(w, PACKET_EVENT, &slice->start);
     begin_event(w, SLICE_END, thread_uuid(&slice->at));
     put_flow(w, EVENT_ENDING_FLOWS, slice->flow_to_end);

@@ -19,6 +19,8 @@
 
 #include <kernbench/kernbench.h>
 
+#include "trace.h"
+
 enum { TRACE_HOST = 1 }; /* the process of the host */
 
 #define TRACE_NO_GROUP UINT64_MAX
@@ -31,7 +33,9 @@ typedef struct trace_slice {
     trace_thread at;
     kb_time start, end;
     const char *category, *title;
-    const kb_op *op; /* for the arguments; NULL: there are none */
+    const kb_op *op;       /* for the arguments; NULL: there are none */
+    const obs_note *notes; /* more arguments */
+    size_t note_count;
     uint64_t flow_from_start, flow_to_start, flow_to_end; /* numbers of flows; 0: none */
 } trace_slice;
 

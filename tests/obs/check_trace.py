@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""check_trace.py TRACE RESULTS: checks a trace as a tool that knows only the format would read it.
+"""check_trace.py TRACE RESULTS [path]: checks a trace as a tool that knows only the format would read it.
 
 Slices of a thread nest; arrows begin and end in slices; counters are not negative, and the
 bandwidths add up to the bytes that the document of `kernbench run --json` has for each kind of link;
-loads and stores name their tensor; from each operation of a kernel, what determined its times leads
+loads and stores name their tensor; the critical path, if it is there, is a chain from 0 to the end
+of the run, and what its steps were spent at adds up to them; from each operation of a kernel, what determined its times leads
 to a launch.
 """
 import bisect
@@ -143,7 +144,8 @@ def walk(records, record, known):
 def check_reasons(events):
     records = {}
     for e in events:
-        if e["ph"] == "X" and "record" in e["args"] and e["cat"] not in ("host", "unfinished"):
+        if e["ph"] == "X" and "record" in e["args"] and e["cat"] not in (
+                "host", "unfinished", "path"):
             start = fs(e["ts"])
             by = [parse_reason(e["args"].get(key)) for key in ("begun_by", "ended_by")]
             records[int(e["args"]["record"])] = (start, start + fs(e["dur"]), *by)
@@ -154,7 +156,25 @@ def check_reasons(events):
         walk(records, record, known)
 
 
-def main(trace, results):
+def check_path(events, results):
+    """Returns the number of steps."""
+    threads = [(e["pid"], e["tid"]) for e in events
+               if e["ph"] == "M" and e["name"] == "thread_name" and
+               e["args"]["name"] == "critical path"]
+    steps = [e for e in events if e["ph"] == "X" and e["cat"] == "path"]
+    time = 0
+    for e in steps:
+        if [(e["pid"], e["tid"])] != threads or fs(e["ts"]) != time:
+            fail(f"the step '{e['name']}' begins at {fs(e['ts'])} fs, the one before ends at {time}")
+        if sum(v for k, v in e["args"].items() if k != "record") != fs(e["dur"]):
+            fail(f"the parts of the step '{e['name']}' do not add up to it")
+        time += fs(e["dur"])
+    if steps and time != fs(decimal.Decimal(results["sim_ns"]) / 1000):
+        fail(f"the critical path ends at {time} fs, the run at {results['sim_ns']} ns")
+    return len(steps)
+
+
+def main(trace, results, wants_path=""):
     decimal.getcontext().prec = 50
     events = read(trace)["traceEvents"]
     threads = check_nesting(events)
@@ -162,6 +182,8 @@ def main(trace, results):
     check_bytes(integrate(events), read(results))
     check_tensors(events)
     check_reasons(events)
+    if (check_path(events, read(results)) > 0) != bool(wants_path):
+        fail("the critical path is there without being asked for, or the other way around")
     print(f"{sum(map(len, threads.values()))} slices, {arrows} arrows")
 
 

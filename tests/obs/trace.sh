@@ -44,6 +44,32 @@ check "sizes that fit nothing" traced --bench gemm_single_pe --param m=131 --par
 check "a collective of several sizes" traced --bench ccl_allreduce --param min_bytes=1KiB \
     --param max_bytes=64KiB --timing-only
 
+# ---- The critical path
+
+without_numbers() { sed -e 's/"record":[0-9]*//' -e 's/ of record [0-9]*//g'; }
+
+# path_traced ARGUMENT...: it is a chain from the start to the end, and changes no other event.
+path_traced() {
+    run --json --trace trace.json --trace-path "$@" >results.json 2>/dev/null &&
+        "$tests/trace-check" trace.json results.json || return 1
+    run --trace without.json "$@" >/dev/null 2>&1 || return 1
+    # Control messages have numbers as well then, so those of records differ.
+    grep -v '"pid":1,"tid":10001,' trace.json | without_numbers >rest.json
+    without_numbers <without.json | cmp rest.json - || return 1
+    if command -v python3 >/dev/null; then
+        python3 "$here/check_trace.py" trace.json results.json path || return 1
+    fi
+}
+for bench in gemm_single_pe va_offset_verify ccl_allreduce; do
+    check "$bench: its critical path" path_traced --bench $bench
+done
+check "a critical path on three SIPs of 5 cubes of 4 PEs" path_traced --bench ccl_all_to_all \
+    --set system.sips.count=3 --set sip.cube_mesh.w=5 --set sip.cube_mesh.h=1 \
+    --set cube.pe_layout.pe_per_corner=1
+check "a critical path of odd names" path_traced --bench "$benches:odd"
+check "no trace for a path" outcome 2 '' '*--trace-path needs --trace*' "$kernbench" run \
+    --bench gemm_single_pe --trace-path
+
 # ---- What it says
 
 run --bench gemm_single_pe --trace t.json >/dev/null
@@ -59,8 +85,9 @@ check "a send says where to" grep -q '"cat":"pe_dma_write","name":"send E"' t.js
 if command -v python3 >/dev/null; then
     for bench in gemm_single_pe va_offset_verify ccl_allreduce; do
         check "$bench: the same in both formats" same_in_perfetto --bench $bench
+        check "$bench: the same critical path" same_in_perfetto --bench $bench --trace-path
     done
-    check "odd names: the same in both formats" same_in_perfetto --bench "$benches:odd"
+    check "odd names: the same in both formats" same_in_perfetto --bench "$benches:odd" --trace-path
 fi
 
 # It takes less than half the space of the JSON.
@@ -106,6 +133,10 @@ check "no launch" outcome 0 '*' '*' "$kernbench" run --bench "$benches:nothing" 
 check "no launch: whole" whole t.json
 check "a fault" outcome 3 '*' '*' "$kernbench" run --bench "$benches:fault" --trace t.json
 check "a fault: whole" whole t.json
+check "a fault: with its path" outcome 3 '*' '*' "$kernbench" run --bench "$benches:fault" \
+    --trace path.json --trace-path
+check "a fault: its path is whole" whole path.json
+check "a fault: its path ends there" grep -q '"cat":"path"' path.json
 check "a fault: what came before" grep -q '"name":"load x"' t.json
 
 # Rings of 16 KiB, and messages that are larger: all PEs send, none receives.
