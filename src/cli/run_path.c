@@ -51,12 +51,20 @@ void run_path_end(run_path *path)
     free(path);
 }
 
+/* A deadlock is the end: what comes later tells the host of it. */
+static kb_time end_of(const run_outcome *outcome)
+{
+    kb_time deadlock_at = rt_get_stats(outcome->ctx).deadlock_at;
+    bool is_deadlock = kb_error_code(outcome->error) == KB_ERR_DEADLOCK && deadlock_at > 0;
+    return is_deadlock ? deadlock_at : kb_context_now(outcome->ctx);
+}
+
 kb_error *run_path_find(run_path *path, const run_outcome *outcome, const explain_path **found)
 {
     *found = &path->path;
     if (path->is_found)
         return NULL;
-    KB_TRY(explain_find_path(path->recorder, kb_context_now(outcome->ctx), &path->path));
+    KB_TRY(explain_find_path(path->recorder, end_of(outcome), &path->path));
     path->is_found = true;
     return NULL;
 }

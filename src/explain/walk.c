@@ -213,7 +213,8 @@ kb_error *explain_find_path(const explain_recorder *recorder, kb_time end, expla
 {
     *path = (explain_path){.recorder = recorder, .machine = recorder->machine, .end = end};
     walk w = {.recorder = recorder, .path = path, .time = end};
-    bool is_told = recorder->last_control_end >= recorder->last_end;
+    bool is_told =
+        recorder->last_control_end >= recorder->last_end && recorder->last_control_end <= end;
     uint32_t id = is_told ? recorder->last_control : recorder->last;
     const explain_record *last = explain_record_at(recorder, id);
     if (last && last->end < end)

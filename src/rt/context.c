@@ -595,6 +595,7 @@ rt_stats rt_get_stats(kb_context *ctx)
         .launch_count = ctx->launches.count,
         .stand_ins = tl_runner_stand_ins(ctx->kernels),
         .engines = pe_units_get_stats(ctx->units),
+        .deadlock_at = ctx->deadlock_at,
     };
 }
 

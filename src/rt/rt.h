@@ -24,6 +24,7 @@ typedef struct rt_stats {
     size_t launch_count;
     tl_stand_ins stand_ins;
     pe_stats engines;
+    kb_time deadlock_at; /* what comes later only ends what was under way; 0: there was none */
 } rt_stats;
 
 rt_stats rt_get_stats(kb_context *ctx);

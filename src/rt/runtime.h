@@ -258,6 +258,7 @@ struct kb_context {          /* NOLINT(clang-analyzer-optin.performance.Padding)
     bool turn_pending;   /* it is settled when yielders have their next turn: */
     bool turn_at_end;    /* when the next request ends */
     bool went_on;        /* a worker has started or stopped waiting since the last turn */
+    kb_time deadlock_at; /* of the last one; 0: there was none */
     uint32_t vain_turns; /* in a row, in which none did while nothing else could move */
 
     rt_work *loose_works; /* that were aborted, or whose owner is gone */

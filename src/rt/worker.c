@@ -144,6 +144,7 @@ static kb_error *run_machine(kb_context *ctx, kb_time until)
  * else the caller gets it. Takes the error over. */
 static kb_error *give_up(kb_context *ctx, kb_error *err)
 {
+    ctx->deadlock_at = kb_sim_now(ctx->sim);
     err = ipcq_explain_deadlock(ctx->queues, err);
     if (!rt_works_abort_all(ctx, err))
         return err;
@@ -521,8 +522,10 @@ static kb_error *run_workers(kb_context *ctx, kb_worker_fn *fn, void *arg)
         err = NULL;
         give_turn(ctx);
     }
-    if (kb_error_code(err) == KB_ERR_DEADLOCK)
+    if (kb_error_code(err) == KB_ERR_DEADLOCK) {
+        ctx->deadlock_at = kb_sim_now(ctx->sim);
         err = ipcq_explain_deadlock(ctx->queues, err);
+    }
     if (!err && kb_sim_cancel(ctx->sim, ctx->ends)) /* it stopped before that came */
         on_ends(ctx->sim, ctx, 0);
     if (!err && count_failed(ctx) == 0)

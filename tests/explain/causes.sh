@@ -73,6 +73,20 @@ check "shares are no bounds" [ "$(grep -c share_of_bound "$scratch/out")" -eq 0 
 
 check "deadlock" outcome 4 '*The run fails: deadlock at *main*cause*' '*cycle: *' "$kernbench" explain \
     --bench "$here/known_causes.c:deadlock"
+deadlock_ends_the_path() {
+    "$kernbench" explain --bench "$here/known_causes.c:deadlock" --json >"$scratch/out" 2>"$scratch/err"
+    python3 - "$scratch/out" "$scratch/err" <<'END'
+import json, re, sys
+path = json.load(open(sys.argv[1]))["critical_path"]
+at = re.search(r"deadlock at (\d+)\.(\d{6}) ns", open(sys.argv[2]).read())
+assert path["fs"] == int(at[1] + at[2]), (path["fs"], at[0])
+assert path["path"][-1]["to_fs"] == path["fs"]
+assert path["path"][-1]["what"].startswith("recv of known_causes.c"), path["path"][-1]
+for key, groups in path.items():
+    assert not key.startswith("by_") or sum(group["fs"] for group in groups) == path["fs"], key
+END
+}
+check "a deadlock ends the path" deadlock_ends_the_path
 check "fault" outcome 3 '*The run fails: *main*cause*' '*' "$kernbench" explain \
     --bench "$here/known_causes.c:fault"
 check "no bench" outcome 2 '' '*missing --bench NAME*' "$kernbench" explain
