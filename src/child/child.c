@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -334,12 +333,11 @@ static uint64_t resident_bytes(pid_t pid)
     ssize_t size = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
     if (fd >= 0)
         (void)close(fd);
-    uint64_t pages = 0;
     if (size <= 0)
         return 0;
     text[size] = '\0';
-    if (sscanf(text, "%*u %" SCNu64, &pages) != 1)
-        return 0;
+    const char *second = strchr(text, ' '); /* the first number is the size of the address space */
+    uint64_t pages = second ? strtoull(second, NULL, 10) : 0;
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 

@@ -58,7 +58,9 @@ static bool read_date(const char *text, char *out, size_t size)
         bool is_gap = form[i] == ' ' && text[i] == 'T';
         if (form[i] == '0' ? !is_digit : text[i] != form[i] && !is_gap)
             return false;
-        out[i] = is_gap ? ' ' : text[i];
+        out[i] = text[i];
+        if (is_gap)
+            out[i] = ' ';
     }
     out[length] = '\0';
     return true;

@@ -271,7 +271,7 @@ static kb_error *set_peaks(const run_trace *t)
             uint64_t *peak = &peaks[t->links[i].kind];
             *peak = add_saturated(*peak, graph->rates.items[graph->links.items[i].rate]);
         }
-    for (size_t i = 0; !err && i < t->kind_count; i++) {
+    for (size_t i = 0; peaks && !err && i < t->kind_count; i++) {
         kb_text name = KB_TEXT_INIT;
         kb_text_printf(&name, "link utilization: %s",
                        strchr(t->counters.items[i].name, ':') + strlen(": "));

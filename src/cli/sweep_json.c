@@ -137,7 +137,7 @@ static kb_error *front_json(const sweep_report *r, json_t **out)
     kb_error *err =
         front ? sweep_find_front(r->results, &r->pareto, r->admitted, front) : kb_error_nomem();
     json_t *points = json_array();
-    for (size_t row = 0; row < r->results->row_count && !err; row++)
+    for (size_t row = 0; front && row < r->results->row_count && !err; row++)
         if (front[row])
             cli_json_append(&points, json_integer((json_int_t)row));
     free(front);

@@ -144,7 +144,7 @@ kb_code sweep_print_table(const sweep_report *r)
     plan_table(r, with_status, with_bottleneck, &t);
     size_t *order = order_rows(r);
     kb_code code = t.failed || !order ? cli_report(kb_error_nomem()) : KB_OK;
-    if (code == KB_OK && t.columns.count > 0) {
+    if (order && code == KB_OK && t.columns.count > 0) {
         cli_table table;
         cli_table_init(&table, t.columns.items, t.columns.count);
         for (size_t i = 0; i < results->row_count; i++)

@@ -296,7 +296,7 @@ static kb_error *become_program(const point_run *r)
     }
     kb_vec_fini(&c.items);
     kb_error *err = good && kb_vec_push(&words, NULL) ? NULL : kb_error_nomem();
-    if (!err && sweep_send_open_document(r->out) && dup2(r->out, STDOUT_FILENO) >= 0)
+    if (!err && words.items && sweep_send_open_document(r->out) && dup2(r->out, STDOUT_FILENO) >= 0)
         execv("/proc/self/exe", words.items);
     if (!err)
         err = kb_error_new(KB_ERR_HOST, "cannot run the program: %s", strerror(errno));

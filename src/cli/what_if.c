@@ -405,7 +405,9 @@ static kb_error *start_in_time(what_if *runs, const task *t, job *j, size_t tag)
 static kb_code run_tasks(what_if *runs, const task_list *tasks)
 {
     job *jobs = kb_alloc_zeroed(tasks->count + 1, sizeof *jobs);
-    kb_error *err = jobs ? NULL : kb_error_nomem();
+    if (!jobs)
+        return cli_report(kb_error_nomem());
+    kb_error *err = NULL;
     size_t next = 0;
     while (!err && (next < tasks->count || child_pool_running(runs->pool) > 0)) {
         while (!err && next < tasks->count && child_pool_running(runs->pool) < runs->cores) {

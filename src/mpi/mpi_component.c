@@ -38,12 +38,12 @@ static void send(int to, const void *bytes, size_t length)
     if (length > INT_MAX)
         end_job(71);
     (void)MPI_Isend(bytes, (int)length, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &request);
-    for (;;) {
-        (void)MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-        if (done)
-            return;
+    (void)MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    while (!done) {
         (void)nanosleep(&pause, NULL);
+        (void)MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     }
+    (void)MPI_Wait(&request, MPI_STATUS_IGNORE); /* returns at once: the message is on its way */
 }
 
 static bool probe(int *from, size_t *length)

@@ -274,7 +274,7 @@ kb_error *store_get_ops(store *s, int64_t run, kb_text *bytes)
 /* Why jansson could not read a document: if memory ran out it says that of its syntax too. */
 static kb_error *report_document(store *s, int64_t run)
 {
-    int64_t is_valid;
+    int64_t is_valid = 0;
     kb_text sql = KB_TEXT_INIT;
     kb_text_printf(&sql, "SELECT json_valid(json) FROM documents WHERE run = %lld", (long long)run);
     kb_error *err =

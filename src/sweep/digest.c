@@ -104,7 +104,7 @@ sweep_hash sweep_digest_finish(sweep_digest *digest)
     sweep_digest_bytes(digest, padding, 1 + (119 - length % 64) % 64);
     sweep_digest_bytes(digest, bits, sizeof bits);
     sweep_hash hash;
-    for (int i = 0; i < 4; i++)
+    for (size_t i = 0; i < 4; i++)
         snprintf(hash.hex + 8 * i, 9, "%08x", digest->state[i]);
     return hash;
 }

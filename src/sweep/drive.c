@@ -72,7 +72,7 @@ static kb_error *look_up(sweep_drive *d, size_t point)
     const sweep_known_run *run = sweep_known_find_request(o->known, request.hex);
     if (run && run->status == STORE_OK)
         sweep_expectation_add(&d->expectation, &d->point, run->wall_s);
-    if (sweep_is_good(run, o->force, o->retry_failed)) {
+    if (run && sweep_is_good(run, o->force, o->retry_failed)) {
         note_outcome(d, point, run);
         d->outcomes[point].stored = true;
         d->stored++;

@@ -187,7 +187,11 @@ static kb_error *choose(lines_plot *p)
         return kb_error_new(KB_ERR_INPUT, "nothing to plot: no axis has two values");
     p->roles = kb_alloc_zeroed(r->axis_count, sizeof *p->roles);
     bool *in_common = kb_alloc_zeroed(r->axis_count, sizeof *in_common);
-    kb_error *err = p->roles && in_common ? NULL : kb_error_nomem();
+    if (!p->roles || !in_common) {
+        free(in_common);
+        return kb_error_nomem();
+    }
+    kb_error *err = NULL;
     for (size_t i = 0; i < r->axis_count && !err; i++) {
         const sweep_column *axis = &r->columns.items[i];
         err = plot_find_role(r, axis, p->x, NULL, p->options, &p->roles[i]);
@@ -502,7 +506,8 @@ static kb_error *draw_panel(lines_plot *p, size_t number)
     lines_panel panel = {.figure = p->options->figures[number / p->facet_count],
                          .facet = number % p->facet_count};
     double x = MARGIN + (double)(number % p->panel_columns) * p->panel_w;
-    double y = p->top + (double)(number / p->panel_columns) * p->panel_h;
+    size_t line = number / p->panel_columns;
+    double y = p->top + (double)line * p->panel_h;
     scale_figure(p, panel.figure, &panel);
     panel.left = x + p->left;
     panel.right = x + p->panel_w - (p->panels > 1 ? 18 : p->label_room);

@@ -427,7 +427,7 @@ static kb_error *finish_block(const sweep_plan *plan, sweep_block *block, uint64
     if (!err && !block->bench && !has_bench(plan, axes, count))
         err = kb_error_new(KB_ERR_INPUT, "the plan has no bench; give --bench NAME, see "
                                          "kernbench list");
-    for (size_t i = 0; i < count && !err; i++)
+    for (size_t i = 0; axes && i < count && !err; i++)
         err = add_to_dimension(plan, block, axes[i]);
     free(axes);
     return err ? err : count_points(plan, block, first);
