@@ -313,6 +313,7 @@ static void arrows_go_from_sends_to_receives(void **state)
     assert_int_equal(fs_of(event_of(root, "f", 1)), 40);
     expect_member(event_of(root, "f", 0), "name", "message");
     json_decref(root);
+    free(facts.counters);
 }
 
 /* ---- Titles ------------------------------------------------------------------------------ */
