@@ -45,7 +45,7 @@ check "compared" outcome 0 \
     '*B is slower by *Most of it: vector*engine*Different: settings: *lanes=32*by kernel*' '' \
     "$kernbench" compare @-2 @last
 check "faster" outcome 0 '*B is faster by *' '' "$kernbench" compare @last @-2
-check "the same" outcome 0 '*the same.*Bench, parameters, machine and settings are the same*' '' \
+check "the same" outcome 0 '*the same.*The name of the bench, parameters, machine and settings are the same*' '' \
     "$kernbench" compare @last @last
 check "as JSON" outcome 0 '*' '' "$kernbench" compare now.json @last --json
 check "it adds up" adds_up out
