@@ -182,7 +182,7 @@ static kb_error *connect(store *s, int flags)
 
 /*
  * A write-ahead log cannot be read where no file can be created, unless nothing is in it: then the
- * file alone is the store, and nobody can change it.
+ * file alone is the store, and cannot change.
  */
 static kb_error *connect_immutable(store *s)
 {

@@ -17,7 +17,7 @@ static void add_point(sweep_pivot_cell *cell, const sweep_row *row, sweep_value 
         bool first = cell->numbers++ == 0;
         cell->min = first ? value.number : fmin(cell->min, value.number);
         cell->max = first ? value.number : fmax(cell->max, value.number);
-        cell->mean = first ? value.number : cell->mean + value.number; /* the sum, for now */
+        cell->mean = first ? value.number : cell->mean + value.number; /* the sum so far */
     }
 }
 
